@@ -1,0 +1,1 @@
+"""Integer polynomials: the arithmetic of dimensions and indices."""

@@ -1,0 +1,48 @@
+"""Exceptions that taso raises on purpose: each says what was wrong, where, and what to do about it."""
+
+from __future__ import annotations
+
+
+class TasoError(Exception):
+    """Base class of everything that taso raises on purpose. `exit_code` is what the command line ends with."""
+
+    exit_code = 1
+
+
+class ModelError(TasoError):
+    """The model cannot be read, is not valid ONNX, or cannot be run by any runtime level."""
+
+
+class UsageError(TasoError):
+    """The caller asked for something that does not exist: an input name, a rank, a rule, a target."""
+
+    exit_code = 2
+
+
+class CheckError(TasoError):
+    """The optimized model does not compute what the original computes; nothing was written."""
+
+    exit_code = 3
+
+
+class SpecError(TasoError):
+    """A specification, rules or universe file is wrong; the message names file, line and column and shows the line."""
+
+    def __init__(self, message: str, *, path: str = "<text>", line: int = 0, column: int = 0, source: str = "", hint: str = "") -> None:
+        self.problem, self.path, self.line, self.column, self.hint = message, path, line, column, hint
+        lines = source.splitlines()
+        shown = f"\n   | {lines[line - 1]}\n   | {' ' * (column - 1)}^" if 0 < line <= len(lines) and column > 0 else ""
+        advice = f"\n   = {hint}" if hint else ""
+        super().__init__(f"{path}:{line}:{column}: error: {message}{shown}{advice}")
+
+
+class ShapeError(TasoError):
+    """The shapes or attributes given to an operator do not fit its specification."""
+
+
+class ProofError(TasoError):
+    """A rule that must hold was refuted or could not be proved; the message names the rule."""
+
+
+class MeasureError(TasoError):
+    """The runtime failed, crashed or ran out of time while a kernel or a model was being measured."""

@@ -1,0 +1,1 @@
+"""The specification language: grammar, syntax tree, checker, and what follows from a declaration."""

@@ -1,0 +1,103 @@
+"""A specification: everything that the files of a folder (and any further files) declare, looked up by name."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from taso.errors import SpecError
+from taso.resources import opspec_dir
+from taso.spec import syntax as s
+from taso.spec.parse import parse
+from taso.spec.evaluate import Shape, Value
+from taso.spec.shapes import Declared
+
+
+@dataclass
+class Spec:
+    """Operators, macros, imports, axioms and universes; `hash` names their exact text."""
+
+    operators: dict[str, s.Operator] = field(default_factory=dict)
+    macros: dict[str, s.Macro] = field(default_factory=dict)
+    imports: dict[tuple[str, str], list[s.Import]] = field(default_factory=dict)
+    axioms: list[s.Axiom] = field(default_factory=list)
+    universes: dict[str, s.Universe] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    homes: dict[int, str] = field(default_factory=dict)
+    hash: str = ""
+
+    def declared(self, name: str, pos: s.Pos = s.NOWHERE) -> Declared:
+        """The operator or macro of a name. Raises SpecError with a suggestion."""
+        found = self.operators.get(name) or self.macros.get(name)
+        if found is None:
+            close = difflib.get_close_matches(name, [*self.operators, *self.macros], 1)
+            hint = f"did you mean `{close[0]}`?" if close else ""
+            raise SpecError(f"no operator is called `{name}`", line=pos.line, column=pos.column, hint=hint)
+        return found
+
+    def stretching(self, shape: Shape) -> tuple[str, dict[str, Value]]:
+        """The operator, with attributes, that repeats a scalar over a shape: the one with an `implicit` form.
+
+        Raises SpecError if no operator of the specification is implicit in ONNX.
+        """
+        for op in self.operators.values():
+            if op.implicit is not None:
+                return op.name, {attr.name: shape if attr.type == "shape" else () for attr in op.attrs}
+        raise SpecError("no operator is declared `implicit`, so a number cannot stand for a tensor")
+
+    def add(self, text: str, path: str) -> None:
+        """Take in the declarations of one file's text. Raises SpecError for a name that is already taken."""
+        for item in parse(text, path):
+            self.homes[id(item)] = path
+            match item:
+                case s.Operator() | s.Macro():
+                    if item.name in self.operators or item.name in self.macros:
+                        raise SpecError(
+                            f"`{item.name}` is already declared", path=path, line=item.pos.line, column=item.pos.column, source=text
+                        )
+                    if isinstance(item, s.Operator):
+                        self.operators[item.name] = item
+                    else:
+                        self.macros[item.name] = item
+                case s.Import():
+                    self.imports.setdefault((item.domain, item.op_type), []).append(item)
+                case s.Axiom():
+                    self.axioms.append(item)
+                case s.Universe():
+                    self.universes[item.name] = item
+                case s.Rule():
+                    raise SpecError(
+                        "rules are generated and belong into a .rules file; an equation that is taken for granted is an axiom",
+                        path=path, line=item.pos.line, column=item.pos.column, source=text,
+                    )  # fmt: skip
+        self.files[path] = text
+        digest = hashlib.sha256()
+        for name in sorted(self.files, key=lambda p: (Path(p).name, p)):
+            digest.update(self.files[name].encode())
+        self.hash = digest.hexdigest()[:12]
+
+
+def read_spec(paths: Iterable[Path]) -> Spec:
+    """The specification in files and folders (`*.op`, `*.universe`, searched recursively), in sorted order."""
+    spec = Spec()
+    for path in paths:
+        if not path.exists():
+            raise SpecError("no such file or folder", path=str(path))
+        files: Sequence[Path] = sorted([*path.rglob("*.op"), *path.rglob("*.universe")]) if path.is_dir() else [path]
+        for file in files:
+            try:
+                text = file.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise SpecError(f"cannot be read: {error}", path=str(file)) from error
+            spec.add(text, str(file))
+    return spec
+
+
+@cache
+def load_spec(extra: tuple[Path, ...] = ()) -> Spec:
+    """The shipped specification, with further files on top (`--spec FILE.op`)."""
+    return read_spec([opspec_dir(), *extra])
