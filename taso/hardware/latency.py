@@ -1,0 +1,141 @@
+"""What single kernels cost on a target: known from the store, measured, or estimated for an absent device."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from taso.errors import MeasureError, ModelError
+from taso.hardware.roofline import Work, estimate, work_of
+from taso.hardware.runtime import Value, Worker, load_with_fallback, runtime_version
+from taso.hardware.store import Entry, Store, Where, now
+from taso.hardware.target import Target, attached, device_name
+from taso.hardware.timing import half_interquartile_range
+
+# Called as progress(done, total, known): kernels ready so far, all that were asked for, those known beforehand.
+Progress = Callable[[int, int, int], None]
+
+FAILED = float("inf")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel to cost: a model of that operator alone, with static shapes and constant weights as initializers.
+
+    `key` names the configuration completely (operator, attributes, shapes, dtypes, which inputs are constant); equal
+    keys share a latency. `model` is only built when the kernel has to be measured. `flops` and `bytes_moved`, where
+    given, make the estimate for absent devices better. `inputs` are random unless given.
+    """
+
+    key: str
+    model: bytes | Callable[[], bytes] = field(compare=False)
+    flops: float | None = field(default=None, compare=False)
+    bytes_moved: float | None = field(default=None, compare=False)
+    inputs: Mapping[str, Value] | None = field(default=None, compare=False)
+
+    def built(self) -> bytes:
+        """The model, serialized."""
+        return self.model if isinstance(self.model, bytes) else self.model()
+
+
+@dataclass
+class LatencyModel:
+    """Latencies of kernels on one target with a given number of threads, in microseconds.
+
+    A kernel's latency is the median over about `budget_s` of runs, with onnxruntime at its full level, inputs in place
+    and constant weights prepacked: the calling thread's CPU time at one thread on the CPU, else wall time. The fixed
+    price of calling the runtime (about 3 us) is part of it.
+    """
+
+    target: Target
+    threads: int = 1
+    store: Store | None = None
+    progress: Progress | None = None
+    budget_s: float = 0.02
+    limit_s: float = 30.0
+    failures: dict[str, str] = field(init=False, default_factory=dict)  # kernel key -> why it does not run
+    estimated: set[str] = field(init=False, default_factory=set)  # keys of kernels whose latency is an estimate
+    _known: dict[str, float] = field(init=False, default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        self.attached = attached(self.target)
+        self.where = Where(device_name(self.target), runtime_version(), self.threads)
+
+    @property
+    def source(self) -> str:
+        """`measured` on this machine's device; else `imported` if the store knew all, or `estimated` if any was not."""
+        if self.attached:
+            return "measured"
+        return "imported" if self._known and not self.estimated else "estimated"
+
+    def latency(self, kernels: Sequence[Kernel]) -> list[float]:
+        """The latency of each kernel, microseconds; infinite for a kernel that the runtime cannot run (`failures`)."""
+        asked = {kernel.key: kernel for kernel in kernels}
+        missing = [kernel for kernel in asked.values() if kernel.key not in self._known]
+        if missing and self.store is not None:
+            for key, entry in self._stored([kernel.key for kernel in missing]).items():
+                self._known[key] = entry.median_us
+            missing = [kernel for kernel in missing if kernel.key not in self._known]
+        if missing and self.attached:
+            self._measure(missing, known=len(asked) - len(missing))
+        elif missing:
+            self._estimate(missing)
+        return [self._known[kernel.key] for kernel in kernels]
+
+    def _stored(self, keys: Sequence[str]) -> dict[str, Entry]:
+        """Stored entries for keys: this runtime's, or for an absent device those of any runtime, the newest first."""
+        assert self.store is not None
+        if self.attached:
+            return self.store.get(self.where, keys)
+        found: dict[str, Entry] = {}
+        for place in self.store.like(self.target.device, self.threads):
+            found |= self.store.get(place, [key for key in keys if key not in found])
+        return found
+
+    def _measure(self, kernels: Sequence[Kernel], known: int) -> None:
+        with Worker(threads=self.threads, provider=self.target.provider, limit_s=self.limit_s) as worker:
+            for done, kernel in enumerate(kernels, start=1):
+                try:
+                    entry = measure(kernel, worker, budget_s=self.budget_s)
+                except (MeasureError, ModelError) as error:
+                    self.failures[kernel.key], self._known[kernel.key] = str(error), FAILED
+                else:
+                    self._known[kernel.key] = entry.median_us
+                    if self.store is not None:  # at once: an interrupted run has not measured in vain
+                        self.store.put(self.where, {kernel.key: entry})
+                if self.progress is not None:
+                    self.progress(known + done, known + len(kernels), known)
+
+    def _estimate(self, kernels: Sequence[Kernel]) -> None:
+        import onnx
+
+        for kernel in kernels:
+            flops, size, dtype = kernel.flops, kernel.bytes_moved, "float32"
+            if flops is None or size is None:
+                counted = work_of(onnx.load_model_from_string(kernel.built()))
+                flops, size = counted.flops if flops is None else flops, counted.bytes if size is None else size
+                dtype = counted.dtype
+            self.estimated.add(kernel.key)
+            self._known[kernel.key] = estimate(Work(flops, size, dtype), self.target)
+
+
+def measure(kernel: Kernel, worker: Worker, *, budget_s: float = 0.02) -> Entry:
+    """Measure one kernel in a worker; raises MeasureError where it does not run there."""
+    import onnx
+
+    from taso.onnxio.verify import random_inputs
+
+    model = kernel.built()
+    inputs = kernel.inputs
+    if inputs is None:
+        inputs = random_inputs(onnx.load_model_from_string(model), {}, seed=0)
+    name = "kernel"
+    load_with_fallback(worker, name, model)
+    try:
+        raw = worker.time([name], inputs, min_runs=11, max_runs=2000, warmup=2, budget_s=budget_s)[name]
+    finally:
+        worker.drop(name)
+    on_one_thread = worker.threads == 1 and worker.provider == "CPUExecutionProvider"
+    samples = [ns / 1000 for ns in (raw.cpu_ns if on_one_thread else raw.wall_ns)]
+    return Entry(statistics.median(samples), half_interquartile_range(samples), len(samples), now())
