@@ -1,0 +1,47 @@
+"""The benchmark script: its table, and that a child that crashes or hangs costs one row and nothing else."""
+
+from __future__ import annotations
+
+import json
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from bench import optimize_all
+from bench.optimize_all import Row, run_child, table, write
+
+
+def test_table_shows_gains_and_failures() -> None:
+    good = Row("net", "improved", 10, 4, 2.0, 1.0, 2.0, 1e-6, 3.0, [("k3f0", 2)])
+    text = table([good, Row("bad", error="ModelError: a|b\nc")])
+    assert "| net | improved | 10 → 4 | 2 → 1 | 2.00x | 1.0e-06 | 3 | k3f0 ×2 |" in text
+    assert "| bad | **failed** ModelError: a\\|b c |" in text
+
+
+def test_written_figures_can_be_read_back(tmp_path: Path) -> None:
+    row = Row("net", "no improvement", 10, 10, 2.0, 2.0)
+    write([row], {"threads": 2}, tmp_path)
+    assert Row(**json.loads((tmp_path / "optimize_all.json").read_text())["models"][0]) == row
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["optimize_all.json", "optimize_all.md"]
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "error"),
+    [
+        ("import sys; sys.exit('out of luck')", "failed", "exit status 1: out of luck"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "failed", "exit status -11"),
+        ("import time; time.sleep(600)", "too long", "stopped after"),
+    ],
+)
+def test_child_that_ends_badly_is_a_row(
+    script: str, status: str, error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interpreter = tmp_path / "python"
+    interpreter.write_text(f"#!{sys.executable}\n" + textwrap.dedent(script) + "\n")
+    interpreter.chmod(0o755)
+    monkeypatch.setattr(optimize_all.sys, "executable", str(interpreter))
+    row = run_child("net", tmp_path, threads=1, time_budget=1, limit=2)
+    assert (row.name, row.status, row.ended_well) == ("net", status, False)
+    assert error in row.error
