@@ -28,16 +28,38 @@ class CheckError(TasoError):
 class SpecError(TasoError):
     """A specification, rules or universe file is wrong; the message names file, line and column and shows the line."""
 
-    def __init__(self, message: str, *, path: str = "<text>", line: int = 0, column: int = 0, source: str = "", hint: str = "") -> None:
-        self.problem, self.path, self.line, self.column, self.hint = message, path, line, column, hint
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str = "<text>",
+        line: int = 0,
+        column: int = 0,
+        source: str = "",
+        hint: str = "",
+        note: str = "",
+    ) -> None:
+        """`source` is the whole text; `note` stands behind the mark under the shown line, `hint` on its own line."""
+        self.problem, self.path, self.line, self.column, self.hint, self.note = message, path, line, column, hint, note
         lines = source.splitlines()
-        shown = f"\n   | {lines[line - 1]}\n   | {' ' * (column - 1)}^" if 0 < line <= len(lines) and column > 0 else ""
+        mark = f"{' ' * (column - 1)}^ {note}".rstrip()
+        shown = f"\n   | {lines[line - 1]}\n   | {mark}" if 0 < line <= len(lines) and column > 0 else ""
         advice = f"\n   = {hint}" if hint else ""
         super().__init__(f"{path}:{line}:{column}: error: {message}{shown}{advice}")
+
+    def placed(self, path: str, source: str) -> SpecError:
+        """The same error with the file that it is in."""
+        return SpecError(
+            self.problem, path=path, line=self.line, column=self.column, source=source, hint=self.hint, note=self.note
+        )
 
 
 class ShapeError(TasoError):
     """The shapes or attributes given to an operator do not fit its specification."""
+
+
+class ExportError(TasoError):
+    """A graph has a value that no ONNX operator of the model's opset can compute."""
 
 
 class ProofError(TasoError):

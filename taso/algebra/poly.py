@@ -1,7 +1,7 @@
 """Integer polynomials with floor division: the values of dimensions, indices and integer attributes.
 
 A quantity is an `int` or a `Poly`. A `Poly` is never constant: arithmetic that ends in a constant gives an `int`, so
-concrete shapes stay plain tuples of ints. Atoms are names (`str`) or floor quotients (`Div`), which compare structurally.
+concrete shapes stay plain tuples of ints. Atoms are names (`str`) or floor quotients (`Div`), compared structurally.
 Every named dimension is taken to be at least 1 by whoever reasons about it; nothing here relies on that except that the
 divisor of a `Div` is not zero.
 """
@@ -40,11 +40,12 @@ def _order(atom: Atom) -> str:
 class Poly:
     """A polynomial that is not a constant: a map from monomials (sorted tuples of atoms) to non-zero coefficients."""
 
-    __slots__ = ("_hash", "terms")
+    __slots__ = ("_hash", "_names", "terms")
 
     def __init__(self, terms: Mapping[Monomial, int]) -> None:
         self.terms = dict(terms)
         self._hash: int | None = None
+        self._names: frozenset[str] | None = None
 
     def __hash__(self) -> int:
         if self._hash is None:
@@ -96,9 +97,17 @@ class Poly:
 
     def __str__(self) -> str:
         parts = []
-        for monomial, coefficient in sorted(self.terms.items(), key=lambda kv: (-len(kv[0]), [_order(a) for a in kv[0]])):
+        for monomial, coefficient in sorted(
+            self.terms.items(), key=lambda kv: (-len(kv[0]), [_order(a) for a in kv[0]])
+        ):
             atoms = "*".join(map(str, monomial))
-            size = str(abs(coefficient)) if not atoms else atoms if abs(coefficient) == 1 else f"{abs(coefficient)}*{atoms}"
+            size = (
+                str(abs(coefficient))
+                if not atoms
+                else atoms
+                if abs(coefficient) == 1
+                else f"{abs(coefficient)}*{atoms}"
+            )
             parts.append(("-" if coefficient < 0 else "+", size))
         text = "".join(f" {sign} {size}" for sign, size in parts)
         return text[3:] if parts[0][0] == "+" else "-" + text[3:]
@@ -133,12 +142,20 @@ def atoms(quantity: Quantity) -> set[Atom]:
     return {atom for monomial, _ in terms_of(quantity) for atom in monomial}
 
 
-def names(quantity: Quantity) -> set[str]:
+def names(quantity: Quantity) -> frozenset[str]:
     """All names in a quantity, also those inside its quotients."""
-    found: set[str] = set()
-    for atom in atoms(quantity):
-        found |= {atom} if isinstance(atom, str) else names(atom.numerator) | names(atom.divisor)
-    return found
+    if not isinstance(quantity, Poly):
+        return _NO_NAMES
+    if quantity._names is None:
+        found: set[str] = set()
+        for monomial in quantity.terms:
+            for atom in monomial:
+                found |= {atom} if isinstance(atom, str) else names(atom.numerator) | names(atom.divisor)
+        quantity._names = frozenset(found)
+    return quantity._names
+
+
+_NO_NAMES: frozenset[str] = frozenset()
 
 
 def _without(monomial: Monomial, factor: Monomial) -> Monomial | None:
@@ -191,7 +208,8 @@ def floordiv(numerator: Quantity, divisor: Quantity) -> Quantity:
     rest: Quantity = numerator
     (lead, lead_coefficient), *more = list(terms_of(divisor))
     if not more:
-        taken, left = {}, {}
+        taken: dict[Monomial, int] = {}
+        left: dict[Monomial, int] = {}
         for monomial, coefficient in terms_of(numerator):
             factor = _without(monomial, lead)
             if factor is not None and coefficient % lead_coefficient == 0:
@@ -230,6 +248,10 @@ def evaluate(quantity: Quantity, values: Mapping[str, int]) -> int:
     for monomial, coefficient in quantity.terms.items():
         product = coefficient
         for atom in monomial:
-            product *= values[atom] if isinstance(atom, str) else evaluate(atom.numerator, values) // evaluate(atom.divisor, values)
+            product *= (
+                values[atom]
+                if isinstance(atom, str)
+                else evaluate(atom.numerator, values) // evaluate(atom.divisor, values)
+            )
         total += product
     return total

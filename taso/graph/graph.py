@@ -29,8 +29,8 @@ INPUT, CONSTANT, OPAQUE = "<input>", "<constant>", "<opaque>"
 
 @dataclass(frozen=True)
 class TensorType:
-    """`dtype` is an ONNX element type in lower case ("float", "int64", ...) or "" if it is not a tensor or not known; `shape` is None
-    where even the rank is not known."""
+    """`dtype` is an ONNX element type in lower case ("float", "int64", ...) or "" if it is not a tensor or not known;
+    `shape` is None where even the rank is not known."""
 
     dtype: str
     shape: Shape | None
@@ -40,8 +40,8 @@ class TensorType:
 class Node:
     """One operation. Compare with `is`; nodes are made by an `Arena` only.
 
-    `op` is the name of an operator of the specification, or INPUT, CONSTANT or OPAQUE. `payload` is the input's name, the
-    constant's array, or the opaque node's own description. `constant` says that the value depends on no graph input.
+    `op` is the name of an operator of the specification, or INPUT, CONSTANT or OPAQUE. `payload` is the input's name,
+    the constant's array, or the opaque node's own description. `constant` says that the value depends on no input.
     """
 
     uid: int
@@ -63,7 +63,7 @@ class Value(NamedTuple):
     """One output of a node."""
 
     node: Node
-    index: int = 0
+    index: int = 0  # type: ignore[assignment]
 
     @property
     def type(self) -> TensorType:
@@ -76,10 +76,23 @@ class Value(NamedTuple):
 
 @dataclass
 class Arena:
-    """Makes nodes and keeps one of each. All graphs of one optimization share an arena."""
+    """Makes nodes and keeps one of each. All graphs of one optimization share an arena.
+
+    equal: for values that a rewrite made, an older value that they are equal to; names and descriptions carry over.
+    """
 
     spec: Spec
     nodes: dict[Any, Node] = field(default_factory=dict)
+    equal: dict[Value, Value] = field(default_factory=dict)
+
+    def older(self, value: Value) -> Iterator[Value]:
+        """The value and those that it is equal to by the rewrites that made it, the nearest first."""
+        seen: set[Value] = set()
+        here: Value | None = value
+        while here is not None and here not in seen:
+            seen.add(here)
+            yield here
+            here = self.equal.get(here)
 
     def _intern(self, key: Any, **fields: Any) -> Node:
         node = self.nodes.get(key)
@@ -91,20 +104,35 @@ class Arena:
         return Value(self._intern((INPUT, name), op=INPUT, args=(), attrs=(), types=(type_,), payload=name))
 
     def constant(self, array: np.ndarray, dtype: str) -> Value:
-        """A constant; equal arrays of one type are one node. `dtype` is the ONNX element type ("float", "bfloat16", ...)."""
-        digest = hashlib.sha256(np.ascontiguousarray(array).tobytes() if array.dtype != object else repr(array.tolist()).encode())
+        """A constant; equal arrays of one type are one node. `dtype` is the ONNX element type ("float", ...)."""
+        digest = hashlib.sha256(
+            np.ascontiguousarray(array).tobytes() if array.dtype != object else repr(array.tolist()).encode()
+        )
         key = (CONSTANT, dtype, array.shape, digest.hexdigest())
         type_ = TensorType(dtype, tuple(map(int, array.shape)))
         return Value(self._intern(key, op=CONSTANT, args=(), attrs=(), types=(type_,), payload=array, constant=True))
 
-    def opaque(self, payload: Any, key: Any, args: Sequence[Value], types: Sequence[TensorType], *, constant: bool = False) -> Node:
+    def stored(self, key: Any, type_: TensorType, payload: Any) -> Value:
+        """A constant whose elements are not looked at: `numpy.asarray(payload)` reads them. Equal keys are one."""
+        fields: dict[str, Any] = {"args": (), "attrs": (), "types": (type_,), "payload": payload}
+        return Value(self._intern((CONSTANT, key), op=CONSTANT, constant=True, **fields))
+
+    def opaque(
+        self, payload: Any, key: Any, args: Sequence[Value], types: Sequence[TensorType], *, constant: bool = False
+    ) -> Node:
         """A node that the specification does not know. `key` must tell nodes apart that must not be merged."""
         return self._intern(
-            (OPAQUE, key, tuple(args)), op=OPAQUE, args=tuple(args), attrs=(), types=tuple(types), payload=payload, constant=constant
+            (OPAQUE, key, tuple(args)),
+            op=OPAQUE,
+            args=tuple(args),
+            attrs=(),
+            types=tuple(types),
+            payload=payload,
+            constant=constant,
         )
 
     def apply(self, op: str, args: Sequence[Value], attrs: Mapping[str, Any], *, result: Shape | None = None) -> Value:
-        """An operator of the specification applied to values; where its declaration says it changes nothing, the argument itself.
+        """An operator of the specification applied to values; where it changes nothing, the argument itself.
 
         Raises ShapeError if the shapes, types or attributes do not fit.
         """
@@ -134,7 +162,13 @@ class Arena:
         return Value(self._intern(key, op=op, args=args, attrs=attrs, types=(type_,), constant=constant))
 
     def build(
-        self, term: s.Term, tensors: Mapping[str, Value], attrs: Mapping[str, Any], dtype: str, *, result: Shape | None = None
+        self,
+        term: s.Term,
+        tensors: Mapping[str, Value],
+        attrs: Mapping[str, Any],
+        dtype: str,
+        *,
+        result: Shape | None = None,
     ) -> Value:
         """The value of a term. Macros are expanded; numbers become constants of `dtype`.
 
@@ -190,7 +224,7 @@ class Graph:
     inputs: tuple[Value, ...]
 
     def nodes(self) -> list[Node]:
-        """All nodes that the outputs depend on, arguments first; deterministic. Iterative: graphs may be 10,000 nodes deep."""
+        """All nodes that the outputs depend on, arguments first; deterministic. Graphs may be 10,000 nodes deep."""
         return topological(self.outputs)
 
     def users(self) -> dict[Value, list[Node]]:
@@ -226,9 +260,15 @@ class Graph:
             if args != node.args:
                 done[node] = _with_args(node, args, arena)
         try:
-            return Graph(tuple(fix(output) for output in self.outputs), self.inputs)
+            changed = Graph(tuple(fix(output) for output in self.outputs), self.inputs)
         except RecursionError:
             return None
+        for node, rebuilt in done.items():
+            for index in range(len(node.types)):
+                arena.equal.setdefault(Value(rebuilt, index), Value(node, index))
+        for old in changes:
+            arena.equal.setdefault(fix(old), old)
+        return changed
 
 
 def _with_args(node: Node, args: tuple[Value, ...], arena: Arena) -> Node:

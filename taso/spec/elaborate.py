@@ -1,8 +1,8 @@
 """From a term to a typed tree: every attribute complete, every shape known, macros replaced by what they mean.
 
-A term leaves things out: a `broadcast` without `shape`, a number where a tensor is expected. Such a term has no shape of
-its own; it takes the one that its place asks for. So elaboration runs both ways: a term is first tried on its own, and
-what cannot be settled is tried again with the shape that the operator around it expects.
+A term leaves things out: a `broadcast` without `shape`, a number where a tensor is expected. Such a term has no shape
+of its own; it takes the one that its place asks for. So elaboration runs both ways: a term is first tried on its own,
+and what cannot be settled is tried again with the shape that the operator around it expects.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ class Typed:
 
     def __hash__(self) -> int:  # shared subtrees would otherwise be walked once per occurrence
         if not self._hash:
-            object.__setattr__(self, "_hash", hash((self.kind, self.head, self.args, self.attrs, self.shape, self.body)) or 1)
+            object.__setattr__(
+                self, "_hash", hash((self.kind, self.head, self.args, self.attrs, self.shape, self.body)) or 1
+            )
         return self._hash
 
     @property
@@ -74,7 +76,9 @@ def elaborate(
     elaborator = Elaborator(spec, theory, keep_macros)
     found = elaborator.type(term, env, result)
     if found is None:
-        raise ShapeError(f"the shape of `{elaborator.open_ or show_head(term)}` does not follow from its place; write it out")
+        raise ShapeError(
+            f"the shape of `{elaborator.open_ or show_head(term)}` does not follow from its place; write it out"
+        )
     if result is not None:
         if len(found.shape) != len(result):
             raise ShapeError(f"{show_head(term)}: rank {len(found.shape)} where rank {len(result)} is asked for")
@@ -136,7 +140,9 @@ class Elaborator:
             case s.Var(name, pos):
                 if name not in env.tensors:
                     known = ", ".join(env.tensors) or "none"
-                    raise SpecError(f"no tensor is called `{name}`; known are {known}", line=pos.line, column=pos.column)
+                    raise SpecError(
+                        f"no tensor is called `{name}`; known are {known}", line=pos.line, column=pos.column
+                    )
                 tensor = env.tensors[name]
                 return self.type(tensor.term, tensor.env, result) if isinstance(tensor, _Later) else tensor
             case s.Literal(value):
@@ -150,11 +156,15 @@ class Elaborator:
                 declared = self.spec.declared(op, pos)
                 if len(args) != len(declared.params):
                     raise SpecError(
-                        f"`{op}` takes {len(declared.params)} tensors, not {len(args)}", line=pos.line, column=pos.column
+                        f"`{op}` takes {len(declared.params)} tensors, not {len(args)}",
+                        line=pos.line,
+                        column=pos.column,
                     )
                 return self._apply(declared, term, env, result)
             case s.Fold(_, over, _, pos):
-                raise SpecError(f"`fold` over `{over}` has no meaning outside an import", line=pos.line, column=pos.column)
+                raise SpecError(
+                    f"`fold` over `{over}` has no meaning outside an import", line=pos.line, column=pos.column
+                )
         raise AssertionError(term)
 
     def _apply(self, declared: Declared, term: s.Apply, env: _Env, result: Shape | None) -> Typed | None:
@@ -181,10 +191,17 @@ class Elaborator:
         return Typed("apply", declared.name, tuple(known), tuple(sorted(full.attrs.items())), full.result)
 
     def _expand(
-        self, macro: s.Macro, term: s.Apply, env: _Env, args: list[Typed | None], settled: Signature, result: Shape | None
+        self,
+        macro: s.Macro,
+        term: s.Apply,
+        env: _Env,
+        args: list[Typed | None],
+        settled: Signature,
+        result: Shape | None,
     ) -> Typed | None:
         tensors: dict[str, Typed | _Later] = {
-            param.name: _Later(written, env) if arg is None else arg for param, written, arg in zip(macro.params, term.args, args)
+            param.name: _Later(written, env) if arg is None else arg
+            for param, written, arg in zip(macro.params, term.args, args)
         }
         if all(arg is not None for arg in args):
             for condition in macro.requires:
@@ -205,7 +222,11 @@ def _attributes(declared: Declared, term: s.Apply, env: _Env) -> dict[str, Value
     for name, expr in term.attrs:
         if name not in types:
             known = ", ".join(types) or "none"
-            raise SpecError(f"`{declared.name}` has no attribute `{name}`; it has {known}", line=term.pos.line, column=term.pos.column)
+            raise SpecError(
+                f"`{declared.name}` has no attribute `{name}`; it has {known}",
+                line=term.pos.line,
+                column=term.pos.column,
+            )
         values[name] = evaluate(real_division(expr) if types[name] == "real" else expr, scope)
     return values
 

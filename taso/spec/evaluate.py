@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from taso.algebra.poly import Div, Poly, Quantity, atoms, floordiv, make, names, terms_of
+from taso.algebra.poly import Div, Poly, Quantity, floordiv, make, names, terms_of
 from taso.errors import SpecError
 from taso.spec import syntax as s
 
@@ -31,7 +31,7 @@ class UnboundName(SpecError):
 
 @dataclass
 class Scope:
-    """What names mean while an expression is evaluated: values, and the shapes of tensors for `dim`, `rank`, `shape`."""
+    """What names mean while an expression is evaluated: values, and shapes of tensors for `dim`, `rank`, `shape`."""
 
     values: dict[str, Value] = field(default_factory=dict)
     shapes: Mapping[str, Shape] = field(default_factory=dict)
@@ -84,7 +84,9 @@ def evaluate(expr: s.Expr, scope: Scope) -> Value:
         case s.Star(_, pos):
             raise SpecError("`*` may only stand inside a list, a shape or an index", line=pos.line, column=pos.column)
         case s.Read(tensor, _, _, pos) | s.Reduce(tensor, _, _, pos):
-            raise SpecError(f"`{tensor}` cannot be read here: only sizes and attributes are known", line=pos.line, column=pos.column)
+            raise SpecError(
+                f"`{tensor}` cannot be read here: only sizes and attributes are known", line=pos.line, column=pos.column
+            )
     raise AssertionError(expr)
 
 
@@ -120,6 +122,8 @@ def holds(condition: s.Expr, scope: Scope) -> bool | None:
 def nonnegative(quantity: Quantity) -> bool | None:
     """Whether a quantity is >= 0 for all values >= 1 of its names (True), < 0 for all (False), or not known (None).
 
+    Names that begin with `~` (a prover's indices and attributes) may have any value, so that nothing is known then.
+
     Sufficient and quick: with every name n written as 1 + n', all coefficients have one sign.
     """
     if isinstance(quantity, int):
@@ -128,6 +132,8 @@ def nonnegative(quantity: Quantity) -> bool | None:
     for monomial, coefficient in terms_of(quantity):
         product: Quantity = coefficient
         for atom in monomial:
+            if isinstance(atom, str) and atom.startswith("~"):
+                return None
             if isinstance(atom, Div):
                 if nonnegative(atom.numerator) is not True or nonnegative(atom.divisor) is not True:
                     return None
@@ -152,7 +158,9 @@ def compare(op: str, left: Value, right: Value, pos: s.Pos = s.NOWHERE) -> bool 
                 return op == "!="
             raise SpecError(f"lists of lengths {len(left)} and {len(right)} compared", line=pos.line, column=pos.column)
         n = len(left) if isinstance(left, tuple) else len(right)
-        pairs = zip(left if isinstance(left, tuple) else (left,) * n, right if isinstance(right, tuple) else (right,) * n)
+        pairs = zip(
+            left if isinstance(left, tuple) else (left,) * n, right if isinstance(right, tuple) else (right,) * n
+        )
         if op == "!=":
             return _any(compare("!=", a, b, pos) for a, b in pairs)
         return _all(compare(op, a, b, pos) for a, b in pairs)
@@ -210,18 +218,22 @@ def _map(function: Callable[[Value], Value], value: Value) -> Value:
 
 
 def _zip(function: Callable[[Value, Value], Value], left: Value, right: Value, pos: s.Pos) -> Value:
-    if isinstance(left, tuple) and isinstance(right, tuple):
-        if len(left) != len(right):
-            raise SpecError(f"lists of lengths {len(left)} and {len(right)} in one operation", line=pos.line, column=pos.column)
-        return tuple(function(a, b) for a, b in zip(left, right))
-    if isinstance(left, tuple):
-        return tuple(function(a, right) for a in left)
-    if isinstance(right, tuple):
-        return tuple(function(left, b) for b in right)
+    if isinstance(left, tuple) and isinstance(right, tuple) and len(left) != len(right):
+        raise SpecError(
+            f"lists of lengths {len(left)} and {len(right)} in one operation", line=pos.line, column=pos.column
+        )
     try:
+        if isinstance(left, tuple) and isinstance(right, tuple):
+            return tuple(function(a, b) for a, b in zip(left, right))
+        if isinstance(left, tuple):
+            return tuple(function(a, right) for a in left)
+        if isinstance(right, tuple):
+            return tuple(function(left, b) for b in right)
         return function(left, right)
     except (TypeError, ZeroDivisionError) as error:
-        raise SpecError(f"cannot compute with {left!r} and {right!r}: {error}", line=pos.line, column=pos.column) from None
+        raise SpecError(
+            f"cannot compute with {left!r} and {right!r}: {error}", line=pos.line, column=pos.column
+        ) from None
 
 
 def _tuple(value: Value, pos: s.Pos) -> tuple[Value, ...]:
@@ -278,7 +290,9 @@ def _normalize(axis: Value, rank: int) -> Value:
 def merge(kept: tuple[Value, ...], placed: tuple[Value, ...], axes: tuple[int, ...]) -> tuple[Value, ...]:
     """The list that has `placed` at the positions `axes` and `kept` in order at the others."""
     total, rest = len(kept) + len(placed), iter(kept)
-    where = dict(zip(axes, placed))
+    where = dict(zip(axes, placed, strict=True))
+    if len(where) < len(axes) or any(not 0 <= k < total for k in where):
+        raise ValueError(f"{axes} are no {len(placed)} positions in a list of {total}")
     return tuple(where[k] if k in where else next(rest) for k in range(total))
 
 
@@ -315,8 +329,13 @@ def numpy_shape(*shapes: Shape) -> Shape:
 
 
 def stretched(shape: Shape, to: Shape) -> tuple[int, ...]:
-    """The axes of `to` along which NumPy broadcasting of `shape` moves data: those of equal size that is not 1."""
+    """The axes of `to` along which NumPy broadcasting of `shape` moves data: those of equal size that is not 1.
+
+    Raises ValueError if `shape` has more axes.
+    """
     offset = len(to) - len(shape)
+    if offset < 0:
+        raise ValueError(f"{shape} has more axes than {to}")
     return tuple(k for k in range(len(to)) if k >= offset and shape[k - offset] == to[k] != 1)
 
 
@@ -338,8 +357,32 @@ def onnx_reshape(shape: Shape, source: Shape) -> tuple[int, ...]:
     return tuple(out)
 
 
+def extra_ones(long: Shape, short: Shape) -> tuple[int, ...]:
+    """The axes of size 1 that `long` has beyond `short`; empty if that is not all that tells them apart."""
+    axes: list[int] = []
+    matched = 0
+    for axis, size in enumerate(long):
+        if matched < len(short) and size == short[matched]:
+            matched += 1
+        elif size == 1:
+            axes.append(axis)
+        else:
+            return ()
+    return tuple(axes) if matched == len(short) else ()
+
+
 def _slice_bound(value: int, size: int) -> int:
     return max(0, min(size, value + size if value < 0 else value))
+
+
+def _scaled(shape: Shape, scales: tuple[Value, ...]) -> Shape:
+    """Each size times a positive number, rounded down. Raises TypeError where a symbolic size meets a fraction."""
+    for size, scale in zip(shape, scales, strict=True):
+        if not isinstance(size, int) and not isinstance(scale, int):
+            raise TypeError(f"{size} times {scale}")
+    return tuple(
+        size * scale if isinstance(scale, int) else math.floor(size * scale) for size, scale in zip(shape, scales)
+    )
 
 
 def _product(values: tuple[Value, ...]) -> Value:
@@ -358,6 +401,26 @@ def _resolve(shape: tuple[Value, ...], source: Shape, copy_zero: Value = 1) -> t
     return tuple(sizes)
 
 
+def _same(size: Shape, kernel: tuple[int, ...], stride: tuple[int, ...], dilation: tuple[int, ...]) -> list[int]:
+    """The padding for which a window operator gives ceil(size / stride) positions (ONNX's auto_pad SAME_*)."""
+    total = []
+    for n, k, s_, d in zip(size, kernel, stride, dilation, strict=True):
+        if not isinstance(n, int):
+            raise TypeError(f"the size {n} is not known")
+        total.append(max((-(-n // s_) - 1) * s_ + d * (k - 1) + 1 - n, 0))
+    return total
+
+
+def same_before(auto_pad: str, *sizes: Any) -> tuple[int, ...]:
+    """The part of the padding in front: the smaller half for SAME_UPPER, the larger one otherwise."""
+    return tuple(n // 2 if auto_pad == "SAME_UPPER" else n - n // 2 for n in _same(*sizes))
+
+
+def same_after(auto_pad: str, *sizes: Any) -> tuple[int, ...]:
+    """The rest of the padding, behind."""
+    return tuple(n - n // 2 if auto_pad == "SAME_UPPER" else n // 2 for n in _same(*sizes))
+
+
 BUILTINS: dict[str, Callable[..., Value]] = {
     "len": len,
     "range": lambda *a: tuple(range(*a)),
@@ -365,6 +428,8 @@ BUILTINS: dict[str, Callable[..., Value]] = {
     "drop": lambda values, at: tuple(v for k, v in enumerate(values) if k not in at),
     "replace": lambda values, at, new: tuple(new if k in at else v for k, v in enumerate(values)),
     "merge": merge,
+    "scaled": _scaled,
+    "identical": lambda a, b: a == b,  # as they are written; `==` is open where symbolic sizes may turn out equal
     "inverse": lambda perm: tuple(perm.index(k) for k in range(len(perm))),
     "reverse": lambda values: tuple(reversed(values)),
     "sorted": lambda values: tuple(sorted(values)),
@@ -376,23 +441,29 @@ BUILTINS: dict[str, Callable[..., Value]] = {
     "skip": lambda values, n: values[n:],
     "at": lambda values, k: values[k],
     "fill": lambda n, value: (value,) * n,
+    "flatten": lambda lists: tuple(item for one in lists for item in one),
     "normalize": _normalize,
     "numpy_shape": numpy_shape,
     "stretched": stretched,
     "onnx_reshape": onnx_reshape,
+    "extra_ones": extra_ones,
     "slice_start": _slice_bound,
     "slice_stop": lambda start, stop, size: max(_slice_bound(start, size), _slice_bound(stop, size)),
     "resolve": _resolve,
+    "same_before": same_before,
+    "same_after": same_after,
     "max": lambda *values: max(values[0] if len(values) == 1 else values),
     "min": lambda *values: min(values[0] if len(values) == 1 else values),
     "abs": abs,
     "ceil_div": lambda a, b: -floordiv(-a, b),
     "real": lambda value: Fraction(value),
     "sqrt": lambda value: math.sqrt(value),
-    "known": lambda value: all(isinstance(v, int) for v in value) if isinstance(value, tuple) else isinstance(value, int),
+    "known": lambda value: (
+        all(isinstance(v, int) for v in value) if isinstance(value, tuple) else isinstance(value, int)
+    ),
 }
 
 
 def free_names(quantity: Quantity) -> set[str]:
     """The names in a quantity; a convenience for callers that only import this module."""
-    return names(quantity) if atoms(quantity) else set()
+    return set(names(quantity))

@@ -54,7 +54,11 @@ def on_grid(expr: s.Expr, scope: Scope) -> Indexed:
             known = _FUNCTIONS.get(function)
             if known is None:
                 raise SpecError(f"unknown function `{function}` among indices", line=pos.line, column=pos.column)
-            return known(*_items(args, scope))
+            values = _items(args, scope)
+            try:
+                return known(*values)
+            except (TypeError, ValueError, IndexError, AttributeError, ZeroDivisionError) as error:
+                raise SpecError(f"`{function}`: {error}", line=pos.line, column=pos.column) from None
     return evaluate(expr, scope)
 
 
@@ -123,7 +127,9 @@ def _pair(function: Callable[[Indexed, Indexed], Indexed], left: Indexed, right:
     lefts = left if isinstance(left, tuple) else (left,) * n
     rights = right if isinstance(right, tuple) else (right,) * n
     if len(lefts) != len(rights):
-        raise SpecError(f"lists of lengths {len(lefts)} and {len(rights)} in one operation", line=pos.line, column=pos.column)
+        raise SpecError(
+            f"lists of lengths {len(lefts)} and {len(rights)} in one operation", line=pos.line, column=pos.column
+        )
     return tuple(function(a, b) for a, b in zip(lefts, rights))
 
 

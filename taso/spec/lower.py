@@ -1,9 +1,9 @@
 """From a declaration to array code: what an operator computes, for whole batches, in NumPy or CuPy.
 
-An operator is compiled once per (shapes, attributes) into a `Plan`. The indices of the result and of every `sum` or `max`
-are the axes of one grid; index expressions become integer arrays over the axes that they depend on, reads become gathers,
-and a sum of products of reads becomes one batched matrix product. Everything is exact in float64 while the values are
-integers below 2^53.
+An operator is compiled once per (shapes, attributes) into a `Plan`. The indices of the result and of every `sum` or
+`max` are the axes of one grid; index expressions become integer arrays over the axes that they depend on, reads
+become gathers, and a sum of products of reads becomes one batched matrix product. Everything is exact in float64
+while the values are integers below 2^53.
 
 Data arrays have leading batch axes in front of the grid; each may have size 1 and then repeats.
 """
@@ -16,12 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from taso.algebra.poly import Poly
-from taso.errors import ShapeError, SpecError
+from taso.errors import SpecError
 from taso.spec import syntax as s
 from taso.spec.elaborate import Typed, elaborate
-from taso.spec.evaluate import Scope, Shape, Value
-from taso.spec.plan import Plan, compile_plan
+from taso.spec.evaluate import Scope, Value
+from taso.spec.plan import Plan, compile_plan, concrete
 from taso.spec.shapes import solve
 from taso.spec.spec import Spec
 
@@ -44,8 +43,8 @@ def run(
     """What an operator computes.
 
     Args:
-        args: one array per parameter, each with `batched` leading batch axes (True: one). Batch axes have one size in all
-            of them, or 1.
+        args: one array per parameter, each with `batched` leading batch axes (True: one). Batch axes have one size in
+            all of them, or 1.
         attrs: attributes by name; missing ones take their defaults.
         result_shape: the result's shape without batch axes, where an attribute of type `shape` is left out.
         xp: numpy or cupy; the arrays' own module.
@@ -65,7 +64,10 @@ def run(
 
 
 def plan_for(
-    op: s.Operator, shapes: Sequence[Sequence[int]], attrs: Mapping[str, Value], result_shape: Sequence[int] | None = None
+    op: s.Operator,
+    shapes: Sequence[Sequence[int]],
+    attrs: Mapping[str, Value],
+    result_shape: Sequence[int] | None = None,
 ) -> Plan:
     """The compiled operator for argument shapes (without batch axes); cached."""
     asked = None if result_shape is None else tuple(result_shape)
@@ -75,19 +77,12 @@ def plan_for(
         return found[1]
     signature = solve(op, [tuple(shape) for shape in shapes], attrs, result=asked)
     assert signature.result is not None
-    plan = compile_plan(op, signature.scope, concrete(signature.result, op.name))
+    plan = compile_plan(op, signature.scope, concrete(signature.result))
     if plan.nbytes < _CACHED_BYTES:
         if len(_plans) > 4096:
             _plans.clear()
         _plans[key] = op, plan  # the operator is kept so that its id stays its own
     return plan
-
-
-def concrete(shape: Shape, what: str) -> tuple[int, ...]:
-    """The shape as ints. Raises ShapeError if a size is symbolic."""
-    if any(isinstance(n, Poly) for n in shape):
-        raise ShapeError(f"{what}: the shape {shape} is not concrete")
-    return tuple(int(n) for n in shape)  # type: ignore[arg-type]
 
 
 def run_term(
@@ -130,15 +125,14 @@ def run_typed(
                 raise SpecError(f"no tensor is called `{node.head}`")
             return tensors[node.head]
         if node.kind == "literal":
-            op = s.Operator("number", (), (), tuple(s.DimItem(s.Num(n)) for n in node.shape), (), (), node.body or s.Num(0))  # type: ignore[arg-type]
-            plan = compile_plan(op, Scope(node.attr), concrete(node.shape, "a number"))
-            return plan.run([], lead, dtype, xp)
+            assert node.body is not None
+            number = s.Operator("number", (), (), result=(), requires=(), index=(), body=node.body)
+            return compile_plan(number, Scope(node.attr), concrete(node.shape)).run([], lead, dtype, xp)
         operator = spec.operators.get(node.head)
         if operator is None:
             raise SpecError(f"`{node.head}` is not an operator; expand macros first")
         args = [value(arg) for arg in node.args]
-        plan = plan_for(operator, [concrete(arg.shape, arg.head) for arg in node.args], node.attr)
+        plan = plan_for(operator, [concrete(arg.shape) for arg in node.args], node.attr)
         return plan.run(args, lead, xp.result_type(*args) if args else dtype, xp)
 
     return value(typed)
-

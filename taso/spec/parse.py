@@ -72,7 +72,9 @@ def _tree(text: str, path: str, start: str) -> Any:
     except lark.exceptions.VisitError as error:
         if isinstance(error.orig_exc, _Misread):
             misread = error.orig_exc
-            raise SpecError(str(misread), path=path, line=misread.pos.line, column=misread.pos.column, source=text) from None
+            raise SpecError(
+                str(misread), path=path, line=misread.pos.line, column=misread.pos.column, source=text
+            ) from None
         raise
 
 
@@ -81,14 +83,16 @@ def _explain(error: lark.exceptions.UnexpectedInput, text: str, path: str) -> Sp
         found = "the end of the file" if error.token.type == "$END" else f"`{error.token}`"
         wanted = set(error.accepts or error.expected)
     elif isinstance(error, lark.exceptions.UnexpectedCharacters):
-        found, wanted = f"`{text[error.pos_in_stream]}`", set(error.allowed or ())
+        found, wanted = f"`{text[error.pos_in_stream or 0]}`", set(error.allowed or ())
     else:
         found, wanted = "the end of the file", set(getattr(error, "expected", ()))
-    expected = sorted({_READABLE.get(name, f"`{name.strip('_').lower()}`") for name in wanted if not name.startswith("__")})
+    expected = sorted(
+        {_READABLE.get(name, f"`{name.strip('_').lower()}`") for name in wanted if not name.startswith("__")}
+    )
     expected = expected or ["something else"]
     shown = ", ".join(expected[:8]) + (", ..." if len(expected) > 8 else "")
     line, column = error.line, error.column
-    if line is None or line < 1:  # the end of the text: point behind its last character
+    if found == "the end of the file" or line is None or line < 1:  # point behind the last character
         lines = text.rstrip().splitlines() or [""]
         line, column = len(lines), len(lines[-1]) + 1
     return SpecError(f"unexpected {found}; expected {shown}", path=path, line=line, column=column, source=text)
@@ -110,6 +114,11 @@ def _number(token: str) -> Fraction:
 
 def _many(children: list[Any], kind: type) -> tuple[Any, ...]:
     return tuple(child for child in children if isinstance(child, kind))
+
+
+def _bin(op: str, items: list[Any], meta: Any) -> s.Bin:
+    left, right = items
+    return s.Bin(op, left, right, _at(meta))
 
 
 class _Attrs(list):  # type: ignore[type-arg]
@@ -168,7 +177,14 @@ class _Builder(lark.Transformer):  # type: ignore[type-arg]
         identity = next((t.value for t in items if isinstance(t, _Tagged) and t.tag == "identity"), None)
         pos = _at(meta)
         return s.Operator(
-            str(items[0]), result=result, index=index, body=body, identity=identity, doc=self._doc(pos), pos=pos, **self._declared(items)
+            str(items[0]),
+            result=result,
+            index=index,
+            body=body,
+            identity=identity,
+            doc=self._doc(pos),
+            pos=pos,
+            **self._declared(items),
         )
 
     def macro(self, meta: Any, items: list[Any]) -> s.Macro:
@@ -196,7 +212,9 @@ class _Builder(lark.Transformer):  # type: ignore[type-arg]
         name, kind, like, default = items
         pos = _at(meta)
         if kind not in ("int", "ints", "real", "bool", "axis", "axes", "perm", "shape"):
-            raise _Misread(f"unknown attribute type `{kind}`; expected int, ints(s), real, bool, axis, axes, perm or shape", pos)
+            raise _Misread(
+                f"unknown attribute type `{kind}`; expected int, ints(s), real, bool, axis, axes, perm or shape", pos
+            )
         return s.AttrDecl(str(name), str(kind), like and str(like), default, pos)
 
     def shape(self, meta: Any, items: list[Any]) -> tuple[Any, ...]:
@@ -244,6 +262,21 @@ class _Builder(lark.Transformer):  # type: ignore[type-arg]
             str(domain)[1:-1] if domain else "", when, body, _at(meta),
         )  # fmt: skip
 
+    def content(self, meta: Any, items: list[Any]) -> s.Content:
+        what, name, *rest = items
+        attrs = next((item for item in rest if isinstance(item, _Attrs)), _Attrs())
+        since, until, domain, when, body = rest[-5:]
+        return s.Content(
+            str(name), _many(rest, s.ImportParam), tuple(attrs), int(since), until and int(until),
+            str(domain)[1:-1] if domain else "", when, body, str(what), _at(meta),
+        )  # fmt: skip
+
+    def role(self, meta: Any, items: list[Any]) -> s.Role:
+        role, *op_types, domain = items
+        if role not in ("random", "copy", "constant", "packed"):
+            raise _Misread(f"unknown role `{role}`; expected random, copy, constant or packed", _at(meta))
+        return s.Role(str(role), tuple(map(str, op_types)), str(domain)[1:-1] if domain else "", _at(meta))
+
     def import_tensor(self, meta: Any, items: list[Any]) -> s.ImportParam:
         return s.ImportParam(str(items[0]), "tensor", _at(meta))
 
@@ -252,8 +285,8 @@ class _Builder(lark.Transformer):  # type: ignore[type-arg]
 
     def import_constant(self, meta: Any, items: list[Any]) -> s.ImportParam:
         pos = _at(meta)
-        if items[1] not in ("ints", "int", "real", "none", "tensor"):
-            raise _Misread(f"unknown input kind `{items[1]}`; expected ints, int, real or none", pos)
+        if items[1] not in ("ints", "int", "reals", "real", "none", "tensor"):
+            raise _Misread(f"unknown input kind `{items[1]}`; expected ints, int, reals, real or none", pos)
         return s.ImportParam(str(items[0]), str(items[1]), pos)
 
     def import_attrs(self, meta: Any, items: list[Any]) -> _Attrs:
@@ -331,7 +364,8 @@ class _Builder(lark.Transformer):  # type: ignore[type-arg]
         return s.Fold(str(items[0]), str(items[1]), tuple(items[2] or ()), _at(meta))
 
     def term_choose(self, meta: Any, items: list[Any]) -> s.Choose:
-        return s.Choose(*items, _at(meta))
+        condition, then, otherwise = items
+        return s.Choose(condition, then, otherwise, _at(meta))
 
     def term_number(self, meta: Any, items: list[Any]) -> s.Literal:
         return s.Literal(s.Num(_number(items[0]), _at(meta)), _at(meta))
@@ -363,25 +397,26 @@ class _Builder(lark.Transformer):  # type: ignore[type-arg]
         return left if op is None else s.Cmp(str(op), left, right, _at(meta))
 
     def if_(self, meta: Any, items: list[Any]) -> s.If:
-        return s.If(*items, _at(meta))
+        condition, then, otherwise = items
+        return s.If(condition, then, otherwise, _at(meta))
 
     def join(self, meta: Any, items: list[Any]) -> s.Bin:
-        return s.Bin("++", *items, _at(meta))
+        return _bin("++", items, meta)
 
     def add(self, meta: Any, items: list[Any]) -> s.Bin:
-        return s.Bin("+", *items, _at(meta))
+        return _bin("+", items, meta)
 
     def sub(self, meta: Any, items: list[Any]) -> s.Bin:
-        return s.Bin("-", *items, _at(meta))
+        return _bin("-", items, meta)
 
     def mul(self, meta: Any, items: list[Any]) -> s.Bin:
-        return s.Bin("*", *items, _at(meta))
+        return _bin("*", items, meta)
 
     def div(self, meta: Any, items: list[Any]) -> s.Bin:
-        return s.Bin("/", *items, _at(meta))
+        return _bin("/", items, meta)
 
     def mod(self, meta: Any, items: list[Any]) -> s.Bin:
-        return s.Bin("%", *items, _at(meta))
+        return _bin("%", items, meta)
 
     def neg(self, meta: Any, items: list[Any]) -> s.Expr:
         value = items[0]
@@ -396,7 +431,7 @@ class _Builder(lark.Transformer):  # type: ignore[type-arg]
     def name(self, meta: Any, items: list[Any]) -> s.Expr:
         return s.Num(float("inf"), _at(meta)) if items[0] == "inf" else s.Name(str(items[0]), _at(meta))
 
-    def list(self, meta: Any, items: list[Any]) -> s.ListOf:
+    def list_of(self, meta: Any, items: list[Any]) -> s.ListOf:
         return s.ListOf(tuple(i for i in items if i is not None), _at(meta))
 
     def star(self, meta: Any, items: list[Any]) -> s.Star:

@@ -1,7 +1,7 @@
-"""The compiled form of one operator at one choice of shapes and attributes: gathers, products and reductions over a grid.
+"""A compiled operator at one choice of shapes and attributes: gathers, products, reductions over a grid.
 
-Axes of the grid: first those of the result, then those of each reduction. `Element` is a number at every point of the grid
-that depends on some of its axes only; along the others its extent is 1.
+Axes of the grid: first those of the result, then those of each reduction. `Element` is a number at every point of the
+grid that depends on some of its axes only; along the others its extent is 1.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from taso.errors import SpecError
+from taso.algebra.poly import Poly
+from taso.errors import ShapeError, SpecError
 from taso.spec import syntax as s
 from taso.spec.contract import contract
-from taso.spec.evaluate import Scope, dims
+from taso.spec.evaluate import Scope, Shape, dims
 from taso.spec.functions import FUNCTIONS
 from taso.spec.grid import Indexed, on_grid
 
@@ -82,8 +83,16 @@ class Plan:
         kept = (0 if self.element.run is None else lead) + len(self.shape)  # behind are the reductions' axes, of size 1
         if value.ndim > kept:
             value = value.reshape(value.shape[:kept])
-        value = xp.broadcast_to(value, batch + self.shape)
+        if value.shape != batch + self.shape:
+            value = xp.broadcast_to(value, batch + self.shape)
         return value.astype(dtype) if value.dtype != dtype else xp.ascontiguousarray(value).reshape(value.shape)
+
+
+def concrete(shape: Shape) -> tuple[int, ...]:
+    """The shape as ints. Raises ShapeError if a size is symbolic."""
+    if any(isinstance(n, Poly) for n in shape):
+        raise ShapeError(f"the shape {shape} is not concrete")
+    return tuple(int(n) for n in shape if not isinstance(n, Poly))
 
 
 def compile_plan(op: s.Operator, scope: Scope, shape: tuple[int, ...]) -> Plan:
@@ -109,14 +118,18 @@ def _reads(expr: Any) -> bool:
         return True
     if isinstance(expr, tuple):
         return any(map(_reads, expr))
-    return hasattr(expr, "__dataclass_fields__") and any(_reads(getattr(expr, name)) for name in expr.__dataclass_fields__)
+    return hasattr(expr, "__dataclass_fields__") and any(
+        _reads(getattr(expr, name)) for name in expr.__dataclass_fields__
+    )
 
 
 def _bounds(binder: s.Binder, scope: Scope) -> tuple[int, ...]:
     bound = on_grid(binder.bound, scope)
     listed = bound if binder.starred else (bound,)
     if any(np.ndim(n) for n in listed):
-        raise SpecError("the bound of an index may not depend on another index", line=binder.pos.line, column=binder.pos.column)
+        raise SpecError(
+            "the bound of an index may not depend on another index", line=binder.pos.line, column=binder.pos.column
+        )
     return tuple(max(int(n), 0) for n in listed)
 
 
@@ -216,14 +229,16 @@ class _Compiler:
 
     # --- reads
     def _read(self, read: s.Read, scope: Scope, active: Any) -> Element:
-        position, shape = self.params[read.tensor], tuple(int(n) for n in scope.shapes[read.tensor])
+        position, shape = self.params[read.tensor], concrete(scope.shapes[read.tensor])
         index: list[Indexed] = []
         for item in read.index:
             value = on_grid(item.value, scope) if isinstance(item, s.Star) else on_grid(item, scope)
             index.extend(value if isinstance(value, tuple) else [value])
         if len(index) != len(shape):
             raise SpecError(
-                f"`{read.tensor}` has rank {len(shape)} but {len(index)} indices", line=read.pos.line, column=read.pos.column
+                f"`{read.tensor}` has rank {len(shape)} but {len(index)} indices",
+                line=read.pos.line,
+                column=read.pos.column,
             )
         axes = [self.axes.get(id(item)) for item in index]
         fits = all(axis is not None and self._axis_size(axis, item) == n for axis, item, n in zip(axes, index, shape))
@@ -232,7 +247,7 @@ class _Compiler:
         return self._gather(read, position, shape, index, scope, active)
 
     def _axis_size(self, axis: int, variable: np.ndarray) -> int:
-        return variable.shape[axis]
+        return int(variable.shape[axis])
 
     def _view(self, position: int, axes: list[int], shape: tuple[int, ...]) -> Element:
         """A read whose indices are grid axes: the tensor itself, its axes in the grid's order."""
@@ -272,14 +287,18 @@ class _Compiler:
             xp, data, lead = frame.xp, frame.args[position], frame.lead
             data = data.reshape(data.shape[:lead] + (size,))
             if outside:
-                data = xp.concatenate([data, xp.full(data.shape[:lead] + (1,), _fits(fill, data.dtype), data.dtype)], axis=-1)
+                data = xp.concatenate(
+                    [data, xp.full(data.shape[:lead] + (1,), _fits(fill, data.dtype), data.dtype)], axis=-1
+                )
             return xp.take(data, frame.on(flat), axis=lead)
 
         return Element(flat.shape, run=run)
 
     # --- reductions
     def _reduce(self, reduction: s.Reduce, scope: Scope, active: Any) -> Element:
-        axis, axes, repeats = self.slots[id(reduction)], [], {}
+        axis = self.slots[id(reduction)]
+        axes: list[int] = []
+        repeats: dict[int, int] = {}
         values = dict(scope.values)
         for binder in reduction.binders:
             extents = _bounds(binder, scope)
@@ -300,7 +319,9 @@ class _Compiler:
         extreme = "max" if reduction.kind == "max" else "min"
         return self._over(body, lambda xp, a, over: getattr(xp, extreme)(a, axis=over, keepdims=True), axes, kept)
 
-    def _over(self, body: Element, function: Callable[..., Array], axes: Sequence[int], kept: tuple[int, ...]) -> Element:
+    def _over(
+        self, body: Element, function: Callable[..., Array], axes: Sequence[int], kept: tuple[int, ...]
+    ) -> Element:
         axes = [k for k in axes if body.extents[k] != 1]
         if not axes:
             return body
@@ -344,7 +365,7 @@ def _factors(expr: s.Expr) -> list[s.Expr]:
 
 
 def _independent(table: np.ndarray) -> np.ndarray:
-    """The table without the axes along which it is constant (they get extent 1), such as p / o where there is one group."""
+    """The table without the axes along which it is constant (extent 1), such as p / o where there is one group."""
     for axis, extent in enumerate(table.shape):
         if extent > 1:
             first = table.take([0], axis=axis)

@@ -1,12 +1,13 @@
 """Random applications of a declared operator: small shapes and attributes that satisfy its declaration.
 
 Nothing here knows an operator. Names of the declaration get random sizes, attributes random values of their type, and
-what does not fit is thrown away; two habits make fits likely: equations among the requirements bind names, and a `shape`
-is often a rearranged or stretched shape of a tensor.
+what does not fit is thrown away; two habits make fits likely: equations among the requirements bind names, and a
+`shape` is often a rearranged or stretched shape of a tensor.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import numpy as np
 
 from taso.errors import SpecError, TasoError
 from taso.spec import syntax as s
-from taso.spec.evaluate import Scope, Value, dims, evaluate
+from taso.spec.evaluate import Scope, Shape, Value, dims, evaluate
 from taso.spec.shapes import Declared, solve
 
 Concrete = tuple[int, ...]
@@ -62,7 +63,9 @@ class _Stuck(Exception):
     """This attempt does not lead to a fitting application."""
 
 
-def _attempt(declared: Declared, rng: random.Random, given: Mapping[int, Concrete], attrs: Mapping[str, Value]) -> Sample:
+def _attempt(
+    declared: Declared, rng: random.Random, given: Mapping[int, Concrete], attrs: Mapping[str, Value]
+) -> Sample:
     sizes = Sizes(rng)
     values = dict(attrs)
     if given:
@@ -73,21 +76,24 @@ def _attempt(declared: Declared, rng: random.Random, given: Mapping[int, Concret
     _draw_dims(declared, values, equations, sizes, rng)
     _draw_attrs(declared, values, equations, sizes, rng)
     scope = Scope(values)
-    shapes: list[Concrete] = []
-    for k, param in enumerate(declared.params):
-        shape = given[k] if k in given else tuple(dims(param.dims, scope))
-        if any(not isinstance(n, int) or n < 1 for n in shape) or np.prod(shape, dtype=np.int64) > LARGEST:
-            raise _Stuck
-        shapes.append(tuple(int(n) for n in shape))  # type: ignore[arg-type]
+    shapes = tuple(
+        given[k] if k in given else _small(dims(param.dims, scope), 1) for k, param in enumerate(declared.params)
+    )
     chosen = {attr.name: values[attr.name] for attr in declared.attrs if attr.name in values}
     signature = solve(declared, shapes, chosen)
-    result = signature.result
-    if result is not None and (any(not isinstance(n, int) for n in result) or np.prod(result, dtype=np.int64) > LARGEST):  # type: ignore[arg-type]
-        raise _Stuck
+    result = None if signature.result is None else _small(signature.result, 0)
     for condition in declared.requires:
         if evaluate(condition, signature.scope) is not True:
             raise _Stuck
-    return Sample(tuple(shapes), signature.attrs, signature.scope, result)  # type: ignore[arg-type]
+    return Sample(shapes, signature.attrs, signature.scope, result)
+
+
+def _small(shape: Shape, least: int) -> Concrete:
+    """A shape as ints; no use if a size is below `least` or it has too many elements."""
+    sizes = tuple(n for n in shape if isinstance(n, int) and n >= least)
+    if len(sizes) < len(shape) or math.prod(sizes) > LARGEST:
+        raise _Stuck
+    return sizes
 
 
 class Sizes:
@@ -122,7 +128,7 @@ def _dim_names(declared: Declared) -> dict[str, bool]:
 
 
 def names_in(expr: object) -> list[str]:
-    """The names that an expression or term mentions, in order; functions and tensors that are read are not among them."""
+    """The names that an expression or term mentions, in order; functions and tensors that are read are not."""
     if isinstance(expr, s.Name):
         return [expr.id]
     if isinstance(expr, tuple):
@@ -177,7 +183,9 @@ def _draw_attrs(
             values[name] = evaluate(expr, Scope(values))
 
 
-def _draw_attr(declared: Declared, attr: s.AttrDecl, values: Mapping[str, Value], sizes: Sizes, rng: random.Random) -> Value:
+def _draw_attr(
+    declared: Declared, attr: s.AttrDecl, values: Mapping[str, Value], sizes: Sizes, rng: random.Random
+) -> Value:
     match attr.type:
         case "axis" | "axes" | "perm":
             rank = _rank(declared, attr, values)
@@ -213,7 +221,7 @@ def _draw_attr(declared: Declared, attr: s.AttrDecl, values: Mapping[str, Value]
 
 
 def draw_real(default: Value, rng: random.Random) -> Value:
-    """A number that a float32 attribute holds exactly; positive where the default is, small where the default is small."""
+    """A number that a float32 attribute holds exactly; positive or small where the default is."""
     number = Fraction(rng.randint(1, 200), 64)
     if isinstance(default, (int, Fraction)) and default > 0:
         number = number if default > Fraction(1, 100) else number / 4096

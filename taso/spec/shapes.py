@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Union
 
 from taso.algebra.poly import Quantity, exact_quotient
 from taso.errors import ShapeError, SpecError
 from taso.spec import syntax as s
 from taso.spec.evaluate import Scope, Shape, UnboundName, Value, dims, evaluate, holds
 
-Declared = Union[s.Operator, s.Macro]
+Declared = s.Operator | s.Macro
 
 
 class Theory:
@@ -80,8 +79,12 @@ def solve(
     unknown = attrs.keys() - {attr.name for attr in declared.attrs}
     if unknown:
         raise ShapeError(f"{name} has no attribute {', '.join(sorted(unknown))}")
-    scope = Scope(_given(declared, attrs), {p.name: shape for p, shape in zip(declared.params, shapes) if shape is not None})
-    facts = [(p.dims, shape, f"{name}, tensor {p.name}") for p, shape in zip(declared.params, shapes) if shape is not None]
+    scope = Scope(
+        _given(declared, attrs), {p.name: shape for p, shape in zip(declared.params, shapes) if shape is not None}
+    )
+    facts = [
+        (p.dims, shape, f"{name}, tensor {p.name}") for p, shape in zip(declared.params, shapes) if shape is not None
+    ]
     if result is not None and isinstance(declared, s.Operator):
         facts.append((declared.result, result, f"{name}, result"))
     _normalize_axes(declared, scope)
@@ -122,11 +125,15 @@ def _normalize_axes(declared: Declared, scope: Scope) -> None:
         else:
             rank = len(scope.shapes[declared.params[0].name]) if declared.params[0].name in scope.shapes else None
         listed_axes = value if isinstance(value, tuple) else (value,)
-        if rank is None or all(axis >= 0 for axis in listed_axes):
+        if rank is None or not all(isinstance(axis, int) for axis in listed_axes):
             continue
-        if any(axis < -rank for axis in listed_axes):
+        if any(not -rank <= axis < rank for axis in listed_axes):
             raise ShapeError(f"{declared.name}: {attr.name} {value} is out of range for rank {rank}")
-        scope.values[attr.name] = tuple(a % rank for a in value) if isinstance(value, tuple) else value % rank
+        normal = tuple(axis % rank for axis in listed_axes)
+        if len(set(normal)) < len(normal) or (attr.type == "perm" and len(normal) != rank):
+            wrong = "is no permutation" if attr.type == "perm" else "has an axis twice"
+            raise ShapeError(f"{declared.name}: {attr.name} {value} {wrong}")
+        scope.values[attr.name] = normal if isinstance(value, tuple) else normal[0]
 
 
 def _match(items: tuple[s.DimItem, ...], shape: Shape, what: str, scope: Scope, theory: Theory) -> bool:

@@ -12,8 +12,8 @@ from pathlib import Path
 from taso.errors import SpecError
 from taso.resources import opspec_dir
 from taso.spec import syntax as s
-from taso.spec.parse import parse
 from taso.spec.evaluate import Shape, Value
+from taso.spec.parse import parse
 from taso.spec.shapes import Declared
 
 
@@ -24,10 +24,14 @@ class Spec:
     operators: dict[str, s.Operator] = field(default_factory=dict)
     macros: dict[str, s.Macro] = field(default_factory=dict)
     imports: dict[tuple[str, str], list[s.Import]] = field(default_factory=dict)
+    contents: dict[tuple[str, str], list[s.Content]] = field(default_factory=dict)
+    extents: dict[tuple[str, str], list[s.Content]] = field(default_factory=dict)
+    roles: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     axioms: list[s.Axiom] = field(default_factory=list)
     universes: dict[str, s.Universe] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     homes: dict[int, str] = field(default_factory=dict)
+    items: list[s.Item] = field(default_factory=list)
     hash: str = ""
 
     def declared(self, name: str, pos: s.Pos = s.NOWHERE) -> Declared:
@@ -51,13 +55,22 @@ class Spec:
 
     def add(self, text: str, path: str) -> None:
         """Take in the declarations of one file's text. Raises SpecError for a name that is already taken."""
-        for item in parse(text, path):
+        self.take(parse(text, path), text, path)
+
+    def take(self, items: Iterable[s.Item], text: str, path: str) -> None:
+        """Take in declarations that were parsed from a text. Raises SpecError for a name that is already taken."""
+        for item in items:
             self.homes[id(item)] = path
+            self.items.append(item)
             match item:
                 case s.Operator() | s.Macro():
                     if item.name in self.operators or item.name in self.macros:
                         raise SpecError(
-                            f"`{item.name}` is already declared", path=path, line=item.pos.line, column=item.pos.column, source=text
+                            f"`{item.name}` is already declared",
+                            path=path,
+                            line=item.pos.line,
+                            column=item.pos.column,
+                            source=text,
                         )
                     if isinstance(item, s.Operator):
                         self.operators[item.name] = item
@@ -65,13 +78,23 @@ class Spec:
                         self.macros[item.name] = item
                 case s.Import():
                     self.imports.setdefault((item.domain, item.op_type), []).append(item)
+                case s.Content():
+                    told = self.extents if item.what == "extent" else self.contents
+                    told.setdefault((item.domain, item.op_type), []).append(item)
+                case s.Role():
+                    self.roles.setdefault(item.role, []).extend((item.domain, op_type) for op_type in item.op_types)
                 case s.Axiom():
                     self.axioms.append(item)
                 case s.Universe():
+                    if item.name in self.universes:
+                        raise SpecError(
+                            f"universe `{item.name}` is already declared",
+                            path=path, line=item.pos.line, column=item.pos.column, source=text,
+                        )  # fmt: skip
                     self.universes[item.name] = item
                 case s.Rule():
                     raise SpecError(
-                        "rules are generated and belong into a .rules file; an equation that is taken for granted is an axiom",
+                        "rules are generated and belong into a .rules file; an equation taken for granted is an axiom",
                         path=path, line=item.pos.line, column=item.pos.column, source=text,
                     )  # fmt: skip
         self.files[path] = text

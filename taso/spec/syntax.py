@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Union
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,7 @@ NOWHERE = Pos()
 
 
 def _pos() -> Pos:
-    return field(default=NOWHERE, compare=False, repr=False)  # type: ignore[no-any-return]
+    return field(default=NOWHERE, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -145,7 +144,7 @@ class If:
     pos: Pos = _pos()
 
 
-Expr = Union[Num, Str, Name, Neg, Bin, Cmp, Logic, Call, Star, ListOf, Read, Reduce, If]
+Expr = Num | Str | Name | Neg | Bin | Cmp | Logic | Call | Star | ListOf | Read | Reduce | If
 
 
 # --- terms ---------------------------------------------------------------------------------------------------------
@@ -197,7 +196,7 @@ class Fold:
     pos: Pos = _pos()
 
 
-Term = Union[Var, Literal, Apply, Choose, Fold]
+Term = Var | Literal | Apply | Choose | Fold
 
 
 # --- declarations --------------------------------------------------------------------------------------------------
@@ -205,7 +204,7 @@ Term = Union[Var, Literal, Apply, Choose, Fold]
 
 @dataclass(frozen=True)
 class DimItem:
-    """One entry of a declared shape. `starred` entries are lists; `length` fixes a starred entry's length (`*p:axis`)."""
+    """One entry of a declared shape. `starred` entries are lists; `length` fixes how long one is (`*p:axis`)."""
 
     value: Expr
     starred: bool = False
@@ -224,7 +223,7 @@ class Param:
 
 @dataclass(frozen=True)
 class AttrDecl:
-    """An attribute. `type` is one of int ints real bool axis axes perm shape; `like` names the list that `ints` is as long as.
+    """An attribute. `type` is int, ints, real, bool, axis, axes, perm or shape; `like` names a list that is as long.
 
     int, ints and shape are numeric: symbols in a proof. axis, axes, perm and bool are structural: a proof fixes them.
     A `shape` without default may be left out in a term: it is what the place asks for.
@@ -239,8 +238,11 @@ class AttrDecl:
 
 @dataclass(frozen=True)
 class OnnxArg:
-    """An input of an exported ONNX node: a tensor (`kind` tensor, `value` a Term), a constant list of int64 (`ints`) or a
-    constant scalar of the first tensor's type (`scalar`); `none` is an empty slot."""
+    """An input of an exported ONNX node.
+
+    `kind` is tensor (`value` is a Term), ints (a constant list of int64), scalar (a constant of the first tensor's
+    type) or none (an empty slot).
+    """
 
     kind: str
     value: Term | Expr | None
@@ -302,7 +304,7 @@ class ImportParam:
     """An input of an ONNX node: a tensor, a variadic list (`xs...`), or a constant read as `ints`, `int`, `real`."""
 
     name: str
-    kind: str = "tensor"  # tensor, variadic, ints, int, real, none
+    kind: str = "tensor"  # tensor, variadic, ints, int, reals, real, none
     pos: Pos = _pos()
 
 
@@ -322,6 +324,42 @@ class Import:
     domain: str
     when: Expr | None
     body: Term
+    pos: Pos = _pos()
+
+
+@dataclass(frozen=True)
+class Content:
+    """What whole numbers an ONNX node computes: `content Shape(x) since 1 = shape(x)`, a list or (rank 0) one number.
+
+    With `what` "extent" it is the shape of what it computes: `extent ConstantOfShape(sizes: ints) since 9 = sizes`.
+    Parameters of kind ints and int are inputs whose content is known itself, possibly with symbols; of a tensor only
+    the shape is known. A variadic parameter is the list of its inputs' contents. Attributes that an extent does not
+    list are ignored; a content does not apply then.
+    """
+
+    op_type: str
+    params: tuple[ImportParam, ...]
+    attrs: tuple[tuple[str, Expr | None], ...]
+    since: int
+    until: int | None
+    domain: str
+    when: Expr | None
+    body: Expr
+    what: str = "content"
+    pos: Pos = _pos()
+
+
+@dataclass(frozen=True)
+class Role:
+    """ONNX operators that reading and writing a model must know although the specification gives them no meaning.
+
+    `random`: gives other values each time; `copy`: gives its input; `constant`: holds a tensor in an attribute;
+    `packed`: unpacks a tensor that is stored small on purpose, so that it is not computed when a model is written.
+    """
+
+    role: str
+    op_types: tuple[str, ...]
+    domain: str = ""
     pos: Pos = _pos()
 
 
@@ -383,7 +421,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class Universe:
-    """What to enumerate: inputs, constants (instances without parameters, which cost nothing) and operator instances."""
+    """What to enumerate: inputs, constants (instances without parameters, which cost nothing), operator instances."""
 
     name: str
     inputs: tuple[UniverseInput, ...]
@@ -393,4 +431,4 @@ class Universe:
     pos: Pos = _pos()
 
 
-Item = Union[Operator, Macro, Import, Axiom, Rule, Universe]
+Item = Operator | Macro | Import | Content | Role | Axiom | Rule | Universe

@@ -1,4 +1,4 @@
-"""What an operator's meaning says about it as a whole: whether it commutes, only moves data, works element by element."""
+"""What an operator's meaning says about it as a whole: whether it commutes, moves data, works element by element."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def commutative(op: s.Operator) -> bool:
     if len(op.params) != 2 or op.params[0].dims != op.params[1].dims:
         return False
     first, second = (param.name for param in op.params)
-    return _ordered(op.body, {}) == _ordered(op.body, {first: second, second: first})
+    return bool(_ordered(op.body, {}) == _ordered(op.body, {first: second, second: first}))
 
 
 def _ordered(expr: s.Expr, renamed: dict[str, str]) -> Any:
