@@ -12,6 +12,7 @@ import numpy as np
 
 from taso.errors import MeasureError, ModelError, UsageError
 from taso.hardware.runtime import Value, load_with_fallback
+from taso.onnxio.context import dim_name, is_static
 
 if TYPE_CHECKING:
     import onnx
@@ -265,23 +266,23 @@ def _fit(value: onnx.ValueInfoProto, shape: tuple[int, ...]) -> dict[str, int]:
     if not tensor.HasField("shape"):
         return {}
     dims = list(tensor.shape.dim)
-    declared = ", ".join(one.dim_param or (str(one.dim_value) if one.HasField("dim_value") else "?") for one in dims)
+    declared = ", ".join(str(one.dim_value) if is_static(one) else dim_name(one) or "?" for one in dims)
     fits = len(dims) == len(shape) and all(
-        not one.HasField("dim_value") or one.dim_value == size for one, size in zip(dims, shape)
+        not is_static(one) or one.dim_value == size for one, size in zip(dims, shape)
     )
     if not fits:
         raise UsageError(f'input "{value.name}" has shape [{declared}]; the given shape {list(shape)} does not fit it')
-    return {one.dim_param: size for one, size in zip(dims, shape) if one.dim_param}
+    return {name: size for one, size in zip(dims, shape) if (name := dim_name(one)) is not None}
 
 
 def _free_shape(tensor: onnx.TypeProto.Tensor, named: dict[str, int], free_dim: int) -> tuple[int, ...]:
     shape = []
     for position, one in enumerate(tensor.shape.dim):
-        if one.HasField("dim_value"):
+        if is_static(one):
             shape.append(one.dim_value)
             continue
-        size = 1 if position == 0 else free_dim
-        shape.append(named.setdefault(one.dim_param, size) if one.dim_param else size)
+        size, name = 1 if position == 0 else free_dim, dim_name(one)
+        shape.append(size if name is None else named.setdefault(name, size))
     return tuple(shape)
 
 
