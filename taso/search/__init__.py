@@ -1,0 +1,1 @@
+"""Matching rules against graphs, rewriting, costing and searching."""
