@@ -1,0 +1,79 @@
+"""`taso gen-rules`: discovering rules."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from taso.cli.common import command, hw_option, json_option, spec_option
+from taso.cli.files import check_writable
+from taso.cli.output import Output
+from taso.report import units
+
+
+@click.command("gen-rules")
+@hw_option
+@click.option(
+    "--ops", type=click.IntRange(1, 5), metavar="N", default=3, show_default=True, help="Operators in a graph, at most."
+)
+@click.option(
+    "--universe", "universes", multiple=True, metavar="NAME", help="What to enumerate. Repeatable.  [default: all]"
+)
+@spec_option
+@click.option(
+    "--seed", type=int, metavar="N", default=20191027, show_default=True, help="For the values that tell graphs apart."
+)
+@click.option(
+    "-o",
+    "--out",
+    "out_dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("rules"),
+    show_default=True,
+    metavar="DIR",
+    help="Where the rules files go.",
+)
+@json_option
+@command
+def gen_rules(
+    hw: str,
+    ops: int,
+    universes: tuple[str, ...],
+    specs: tuple[Path, ...],
+    seed: int,
+    out_dir: Path,
+    json_to: str | None,
+    output: Output,
+) -> None:
+    """Discover rewrite rules from the specification, and prove them.
+
+    Enumerates every graph of up to --ops operators over each universe, finds those that are equal, proves each
+    candidate for all shapes, and writes the rules as text. The same command gives the same bytes.
+    """
+    from taso.generate.generate import generate_rules
+    from taso.report.rules import funnel_table
+
+    out_dir.mkdir(parents=True, exist_ok=True)
+    check_writable(out_dir / "core.rules")
+    with output.progress() as show:
+        result = generate_rules(
+            hw=hw, ops=ops, universes=universes, extra=specs, seed=seed, progress=show, out_dir=out_dir
+        )
+    output.json(
+        json_to,
+        {
+            "rules": len(result.rules),
+            "files": result.files,
+            "funnel": [asdict(funnel) for funnel in result.funnels],
+            "unproved": result.unproved,
+        },
+    )
+    if json_to != "-":
+        output.result(funnel_table(result.funnels))
+        for path in result.files:
+            output.result(f"wrote {path} ({units.counted(len(result.rules), 'rule')})")
+    if output.verbose:
+        for text in result.unproved:
+            output.remark(f"not proved: {text}")
