@@ -310,6 +310,8 @@ class Writer:
         given = typed.attr
         for attr in declared.attrs:
             value = given[attr.name]
+            if attr.type == "real" and _is_default(attr, value):
+                continue
             if attr.type in NUMERIC:
                 attrs.append((attr.name, self.numeric(attr.name, attr.type, value)))
             elif attr.type in STRUCTURAL:
@@ -388,6 +390,8 @@ def _target_classes(
         for attr in spec.declared(typed.head).attrs:
             value = typed.attr[attr.name]
             if attr.type not in NUMERIC or (attr.name, value) in symbols.by_value:
+                continue
+            if attr.type == "real" and _is_default(attr, value):
                 continue
             key = ("" if shared and attr.type == "int" else attr.name), attr.type, value
             if key not in classes:

@@ -176,13 +176,13 @@ def _directions(candidate: Candidate, spec: Spec) -> Iterator[Candidate]:
     """The ways round that can be of use.
 
     The new right side uses tensors of the new left side only, and the left is no bare tensor. A constant on the left
-    would have to be recognised in a model, which holds numbers and no operators. Writing one operator, or `GROWTH` of them, as more
-    operators helps nothing that a rule of its own does not find.
+    would have to be recognised in a model, which holds numbers and no operators; a tensor with itself is rare. Writing
+    one operator as several, or many more than there were, helps nothing that a rule of its own does not find.
     """
     for source, target in ((candidate.source, candidate.target), (candidate.target, candidate.source)):
         if not all(isinstance(term, s.Apply) for term in source) or not _names(target) <= _names(source):
             continue
-        if any(_has_constant(term) for term in source):
+        if any(_has_constant(term) for term in source) or any(_doubled(term) for term in (*source, *target)):
             continue
         before, after = (_operators(side, spec) for side in (source, target))
         if after > before and (before == 1 or after > before + GROWTH):
@@ -192,6 +192,13 @@ def _directions(candidate: Candidate, spec: Spec) -> Iterator[Candidate]:
 
 def _has_constant(term: s.Term) -> bool:
     return isinstance(term, s.Apply) and (not term.args or any(_has_constant(arg) for arg in term.args))
+
+
+def _doubled(term: s.Term) -> bool:
+    """Whether some operator is applied to a tensor and itself: `add(x, x)` is better said as a scale."""
+    if not isinstance(term, s.Apply):
+        return False
+    return (len(term.args) > 1 and len(set(term.args)) == 1) or any(_doubled(arg) for arg in term.args)
 
 
 def _operators(side: Sequence[s.Term], spec: Spec) -> int:

@@ -19,7 +19,7 @@ from taso.spec.spec import Spec
 class Derivation:
     """Rewrites concrete instances with the rules kept so far."""
 
-    def __init__(self, spec: Spec, rules: Iterable[s.Rule] = (), *, steps: int = 2, graphs: int = 60) -> None:
+    def __init__(self, spec: Spec, rules: Iterable[s.Rule] = (), *, steps: int = 3, graphs: int = 120) -> None:
         """`steps` is the length of a chain, `graphs` how many graphs are looked at before giving up."""
         self.spec, self.steps, self.graphs = spec, steps, graphs
         self.rules: list[s.Rule] = list(rules)

@@ -181,8 +181,8 @@ def _inhabited(piece: Piece, context: Context) -> bool:
 def reachable(name: str, guards: list[Fact], bound: frozenset[str], context: Context) -> bool:
     """Whether some value of one variable surely satisfies the guards on it, whatever the context allows.
 
-    Tried are the least values that one of its lower bounds allows: of `c*name + e >= 0` the quotient ceil(-e / c). It is
-    enough that in every case one of them satisfies all guards.
+    Tried are the least values that one of its lower bounds allows: of `c*name + e >= 0` the quotient ceil(-e / c).
+    It is enough that in every case one of them satisfies all guards.
     """
     about = [g for g in guards if name in names(g.value)]
     if any(g.equality or names(g.value) & bound != {name} for g in about):

@@ -23,6 +23,7 @@ from taso.search.rewrite import Rewrite, RuleIndex, rewrites
 
 REACH = 4  # how many levels below its root a rule may meet a node
 MANY = 1 << 30
+NOISE = 0.05  # measured latencies of kernels are this uncertain
 
 
 class Step(NamedTuple):
@@ -68,6 +69,7 @@ class Candidate:
 class Move:
     """A rewrite and what it does.
 
+    before: the microseconds that `place` took before.
     gain:   the microseconds that it saves.
     growth: by how many bytes constants grow.
     nodes:  by how many nodes the graph grows.
@@ -75,10 +77,15 @@ class Move:
     """
 
     rewrite: Rewrite
+    before: float
     gain: float
     growth: int
     nodes: int
     place: frozenset[Node]
+
+    def worth(self, tolerance: float) -> float:
+        """What it saves, a little more if it makes the graph smaller."""
+        return self.gain + (tolerance * self.before if self.nodes < 0 else 0.0)
 
     @property
     def steps(self) -> Steps:
@@ -124,11 +131,18 @@ class Search:
         yield from self._told(self._phases(start))
 
     def _phases(self, start: Candidate) -> Iterator[Candidate]:
-        """What makes the graph smaller goes first: a kernel that is exchanged for others no longer merges with more."""
+        """Downhill, then backtracking; only what is cheaper than all before.
+
+        What makes the graph smaller goes first: a kernel that is exchanged for others no longer merges with more. Once
+        strictly, once trusting a smaller graph more than a slightly higher sum of measured latencies.
+        """
         lowest = start
-        for most in (0, MANY):
-            for candidate in self._descend(lowest, most=most):
-                yield (lowest := candidate)
+        for tolerance in (0.0, NOISE):
+            for candidate in self._descend(start, most=0, tolerance=tolerance):
+                if _saves(lowest.cost.latency - candidate.cost.latency, lowest.cost.latency):
+                    yield (lowest := candidate)
+        for candidate in self._descend(lowest):
+            yield (lowest := candidate)
         yield from self._backtrack(lowest)
 
     def _told(self, candidates: Iterator[Candidate]) -> Iterator[Candidate]:
@@ -140,17 +154,23 @@ class Search:
     # --- downhill
 
     def _descend(
-        self, best: Candidate, focus: Container[Node] | None = None, *, most: int = MANY
+        self,
+        best: Candidate,
+        focus: Container[Node] | None = None,
+        *,
+        most: int = MANY,
+        tolerance: float = 0.0,
     ) -> Iterator[Candidate]:
         """All rewrites that save something by themselves and do not touch each other, again and again.
 
-        most: by how many nodes a rewrite may make the graph larger.
+        most:      by how many nodes a rewrite may make the graph larger.
+        tolerance: by what part a rewrite that makes the graph smaller may seem to make it slower.
         """
         while time.monotonic() < self.limits.deadline:
             around = Surroundings.of(best.graph.outputs)
             moves = [move for move in self._moves(around, focus) if move.nodes <= most]
-            moves = [move for move in moves if _saves(move.gain, best.cost.latency)]
-            moves.sort(key=lambda move: -move.gain)  # stable: equal gains stay in the graph's order
+            moves = [move for move in moves if _saves(move.worth(tolerance), best.cost.latency)]
+            moves.sort(key=lambda move: -move.worth(tolerance))  # stable: equals stay in the graph's order
             found = self._together(best, around, moves)
             if found is None:
                 return
@@ -198,7 +218,9 @@ class Search:
         outputs, became = moved
         graph = Graph(outputs, best.graph.inputs)
         cost = self.costs.graph(graph)
-        if cost.latency >= best.cost.latency or cost.constant_bytes > self.limits.constant_bytes:
+        smaller = all(move.gain > 0 or move.nodes < 0 for move in picked) and any(move.gain <= 0 for move in picked)
+        worse = cost.latency >= best.cost.latency and not smaller
+        if worse or cost.constant_bytes > self.limits.constant_bytes:
             return None
         new = [node for node in walk(changes.values(), around.everything)]
         open_ = [node for move in moves if move not in picked for node in move.place]
@@ -319,7 +341,14 @@ class Search:
         old, new = dict(zip(before, costs)), costs[len(regions) :]
         self.visited += len(found)
         return [
-            Move(rewrite, was.latency - cost.latency, cost.constant_bytes - was.constant_bytes, nodes, place)
+            Move(
+                rewrite,
+                was.latency,
+                was.latency - cost.latency,
+                cost.constant_bytes - was.constant_bytes,
+                nodes,
+                place,
+            )
             for (rewrite, place, nodes), cost in zip(found, new)
             if math.isfinite(cost.latency) and math.isfinite((was := old[place]).latency)
         ]
