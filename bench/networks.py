@@ -79,7 +79,7 @@ def nasrnn(small: bool = False, seed: int = 3) -> onnx.ModelProto:
 
 
 def nasrnn_fresh(small: bool = False, seed: int = 3) -> onnx.ModelProto:
-    """`nasrnn` with weights of its own at each step, as TASO's script draws them: 84 MB, and reading them is most of the time."""
+    """`nasrnn` with weights of its own at each step, as TASO's script draws them: 84 MB, mostly reading time."""
     return _nasrnn("nasrnn_fresh", small, seed, shared=False)
 
 

@@ -37,8 +37,8 @@ class Row:
     status: str = "failed"  # improved, no improvement, failed, too long
     nodes_before: int = 0
     nodes_after: int = 0
-    latency_before_ms: float = 0.0
-    latency_after_ms: float = 0.0
+    latency_before_ms: float | None = None
+    latency_after_ms: float | None = None
     speedup: float = 1.0
     largest_difference: float = 0.0
     search_seconds: float = 0.0
@@ -70,7 +70,7 @@ def optimize_one(name: str, folder: Path, threads: int, time_budget: float) -> R
         report.speedup,
         report.largest_difference,
         report.search_seconds,
-        [(str(rule), int(times)) for rule, times in report.rules],
+        [(rule.name, rule.times) for rule in report.rules],
     )
 
 
@@ -144,10 +144,14 @@ def table(rows: list[Row]) -> str:
         rules = ", ".join(f"{rule} ×{times}" for rule, times in row.rules) or "-"
         lines.append(
             f"| {row.name} | {row.status} | {row.nodes_before} → {row.nodes_after}"
-            f" | {row.latency_before_ms:.3g} → {row.latency_after_ms:.3g} | {row.speedup:.2f}x"
+            f" | {_milliseconds(row.latency_before_ms)} → {_milliseconds(row.latency_after_ms)} | {row.speedup:.2f}x"
             f" | {row.largest_difference:.1e} | {row.search_seconds:.0f} | {rules} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def _milliseconds(latency: float | None) -> str:
+    return "-" if latency is None else f"{latency:.3g}"
 
 
 def write(rows: list[Row], about: dict[str, str | int], folder: Path) -> None:

@@ -50,7 +50,7 @@ class Candidate:
 
 
 @dataclass
-class Funnel:
+class Equalities:
     """How many equalities were left after each step."""
 
     equal: int = 0  # terms that share a value with another
@@ -94,16 +94,16 @@ def candidates(enumeration: Enumeration) -> list[Candidate]:
     return find_candidates(enumeration)[0]
 
 
-def find_candidates(enumeration: Enumeration) -> tuple[list[Candidate], Funnel]:
+def find_candidates(enumeration: Enumeration) -> tuple[list[Candidate], Equalities]:
     """The candidate rules, and how many equalities were left after each step of finding them."""
     finder = _Finder(enumeration)
-    return finder.run(), finder.funnel
+    return finder.run(), finder.counts
 
 
 class _Finder:
     def __init__(self, enumeration: Enumeration) -> None:
         self.found, self.world, self.table = enumeration, enumeration.world, enumeration.table
-        self.funnel = Funnel()
+        self.counts = Equalities()
         options = self.world.options
         self.fingerprint = Real(0) if options.real else Exact(0, options.denominator)
         self.fresh = self._reevaluate()
@@ -113,14 +113,14 @@ class _Finder:
 
     def run(self) -> list[Candidate]:
         pairs = sorted(self._distinct(), key=lambda item: (item[1].level, len(item[0]), item[0]))
-        self.funnel.renamed = len(pairs)
+        self.counts.renamed = len(pairs)
         forms: dict[str, Candidate] = {}
         for _, pair in pairs:
             if not self._equal(pair):
                 continue
-            self.funnel.confirmed += 1
+            self.counts.confirmed += 1
             self._form(pair, forms)
-        self.funnel.general = len(forms)
+        self.counts.general = len(forms)
         kept: list[Candidate] = []
         by_tops: dict[tuple[str, ...], list[Candidate]] = {}
         for candidate in sorted(forms.values(), key=lambda c: (_size(c), -len(c.shapes), len(c.text), c.text)):
@@ -135,8 +135,8 @@ class _Finder:
                 continue
             kept.append(candidate)
             by_tops.setdefault(tops, []).append(candidate)
-        self.funnel.distinct = len(kept)
-        self.funnel.pairs = sum(len(candidate.source) > 1 for candidate in kept)
+        self.counts.distinct = len(kept)
+        self.counts.pairs = sum(len(candidate.source) > 1 for candidate in kept)
         return sorted(kept, key=lambda c: (sum(c.cost), -len(c.shapes), len(c.text), c.text))
 
     def _bare(self, by_tops: dict[tuple[str, ...], list[Candidate]], tops: tuple[str, ...]) -> list[Candidate]:
@@ -156,9 +156,9 @@ class _Finder:
             return
         candidate = self._candidate(left, right, pair.level)
         if candidate is None:
-            self.funnel.unbound += 1
+            self.counts.unbound += 1
         elif _tangled(candidate):
-            self.funnel.tangled += 1
+            self.counts.tangled += 1
         elif candidate.shapes:  # else both sides are constants, which are computed and not rewritten
             forms[key] = candidate
 
@@ -195,7 +195,7 @@ class _Finder:
         """The equalities, one of those that are renamings of each other, with the text that they share."""
         seen: set[str] = set()
         for pair in self._pairs():
-            self.funnel.equal += 1
+            self.counts.equal += 1
             key = self._key(pair)
             if key not in seen:
                 seen.add(key)

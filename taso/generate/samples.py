@@ -63,7 +63,9 @@ def agrees(target: Sequence[s.Term], where: Sequence[s.Expr], samples: Sequence[
             try:
                 with warnings.catch_warnings(), np.errstate(all="ignore"):
                     warnings.simplefilter("ignore")
-                    right = np.asarray(lower.run_term(term, spec, sample.tensors, sample.attrs, result_shape=left.shape))
+                    right = np.asarray(
+                        lower.run_term(term, spec, sample.tensors, sample.attrs, result_shape=left.shape)
+                    )
             except (ShapeError, SpecError, ZeroDivisionError):
                 return False
             if right.shape != left.shape or not np.allclose(left, right, rtol=1e-6, atol=1e-6, equal_nan=True):

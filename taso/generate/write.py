@@ -45,7 +45,7 @@ class Writer:
         for attr in self.spec.declared(tree.head).attrs:
             value = tree.attr[attr.name]
             inferable = attr.type == "shape" and attr.default is None and not shapes and tree.args
-            if not inferable and not _is_default(attr, value):
+            if not inferable and not is_default(attr, value):
                 attrs.append((attr.name, value_expr(value)))
         return s.Apply(tree.head, tuple(self._term(arg, shapes) for arg in tree.args), tuple(attrs))
 
@@ -94,7 +94,8 @@ class Writer:
         return self._commutes[tree.head]
 
 
-def _is_default(attr: s.AttrDecl, value: Value) -> bool:
+def is_default(attr: s.AttrDecl, value: Value) -> bool:
+    """Whether an attribute has its default value; a list may have it in every entry."""
     if attr.default is None:
         return False
     try:

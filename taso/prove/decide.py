@@ -238,14 +238,14 @@ class Context:
         translator = self.world.translator(linear)
         solver = z3.Solver()
         solver.set("rlimit", self.world.rlimit)
-        involved: set[Monomial] = set()
+        involved: dict[Monomial, None] = {}  # in order: what z3 is told must not depend on hashes
         for fact in facts:
             solver.add(translator.fact(fact))
-            involved.update(m for m, _ in terms_of(fact.value) if m)
+            involved.update((m, None) for m, _ in terms_of(fact.value) if m)
         if formula is not None:
             solver.add(formula(translator.quantity))
         for quantity in quantities:
-            involved.update(m for m, _ in terms_of(quantity) if m)
+            involved.update((m, None) for m, _ in terms_of(quantity) if m)
         lows = {a: low_of(a, self.lows) for monomial in involved for a in monomial}
         for atom, low in lows.items():
             if low is not None:

@@ -229,5 +229,8 @@ class KernelCost:
         if wanted:
             self.kernels.update(kernel.key for _, kernel in wanted)
             latencies = self.latency.latency([kernel for _, kernel in wanted])
-            self.known.update((tile, latency) for (tile, _), latency in zip(wanted, latencies))
+            for (tile, _), latency in zip(wanted, latencies):
+                # What the runtime cannot run alone and the specification does not know stays whatever is chosen.
+                kept = latency == math.inf and getattr(tile, "opaque", None) is not None
+                self.known[tile] = 0.0 if kept else latency
         return [self.known[tile] for tile in tiles]

@@ -1,0 +1,60 @@
+"""The ways round in which a candidate can be of use as a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from taso.generate.candidates import Candidate
+from taso.prove.bind import tensors_of
+from taso.spec import syntax as s
+from taso.spec.spec import Spec
+
+GROWTH = 2  # operators that the right side of a rule may have more than the left
+
+
+def directions(candidate: Candidate, spec: Spec) -> Iterator[Candidate]:
+    """The candidate as it is, then the other way round; only those that can be of use.
+
+    The right side uses tensors of the left side only, and the left is no bare tensor. A constant on the left would
+    have to be recognised in a model, which holds numbers and no operators; a tensor with itself is rare. Writing one
+    operator as several, or many more than there were, helps nothing that a rule of its own does not find.
+    """
+    for source, target in ((candidate.source, candidate.target), (candidate.target, candidate.source)):
+        if not all(isinstance(term, s.Apply) for term in source):
+            continue
+        if not set(tensors_of(target)) <= set(tensors_of(source)):
+            continue
+        if any(_has_constant(term) for term in source) or any(_doubled(term) for term in (*source, *target)):
+            continue
+        before, after = (_operators(side, spec) for side in (source, target))
+        if after > before and (before == 1 or after > before + GROWTH):
+            continue
+        yield replace(candidate, source=source, target=target)
+
+
+def _has_constant(term: s.Term) -> bool:
+    return isinstance(term, s.Apply) and (not term.args or any(_has_constant(arg) for arg in term.args))
+
+
+def _doubled(term: s.Term) -> bool:
+    """Whether some operator is applied to a tensor and itself: `add(x, x)` is better said as a scale."""
+    if not isinstance(term, s.Apply):
+        return False
+    return (len(term.args) > 1 and len(set(term.args)) == 1) or any(_doubled(arg) for arg in term.args)
+
+
+def _operators(side: Sequence[s.Term], spec: Spec) -> int:
+    """How many operators a side computes with: shared ones once, constants and implicit ones (broadcast) not at all."""
+    found: set[s.Term] = set()
+
+    def walk(term: s.Term) -> None:
+        if isinstance(term, s.Apply) and term not in found:
+            if term.args and spec.operators[term.op].implicit is None:
+                found.add(term)
+            for arg in term.args:
+                walk(arg)
+
+    for term in side:
+        walk(term)
+    return len(found)
