@@ -131,9 +131,9 @@ def measure(kernel: Kernel, worker: Worker, *, budget_s: float = 0.03) -> Entry:
     """Measure one kernel in a worker; raises MeasureError where it does not run there.
 
     In a whole model a kernel's weights have left the fast caches by the time it runs again. So a kernel with weights
-    is loaded several times and the copies run in turn: together they are larger than those caches. Every kernel is loaded
-    `LEAST_COPIES` times at least and the copy with the smallest median counts: where a session's threads come to lie
-    stays with it for its life and can cost a third, and other work on the machine only ever adds.
+    is loaded several times and the copies run in turn: together they are larger than those caches. Every kernel is
+    loaded `LEAST_COPIES` times at least and the copy with the smallest median counts: where a session's threads come
+    to lie stays with it for its life and can cost a third, and other work on the machine only ever adds.
     """
     import onnx
 

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from taso.generate.candidates import Candidate, Funnel, find_candidates
+from taso.generate.candidates import Candidate, Equalities, find_candidates
 from taso.generate.enumerate import enumerate_universe
 from taso.generate.general import instance_of
 from taso.spec import syntax as s
@@ -19,7 +19,7 @@ MODELS = {"matrices": (MATRICES, 2), "halves": (HALVES, 3), "images": (IMAGES, 3
 
 
 @cache
-def candidates_of(name: str) -> tuple[list[Candidate], Funnel]:
+def candidates_of(name: str) -> tuple[list[Candidate], Equalities]:
     if name in MODELS:
         text, ops = MODELS[name]
         return find_candidates(enumerate_universe(universe(text), SPEC, ops))
@@ -64,12 +64,12 @@ def test_no_candidate_is_an_instance_of_another(name: str) -> None:
                 assert not instance_of(one.source, one.target, other.source, other.target)
 
 
-def test_the_order_and_the_funnel() -> None:
-    found, funnel = candidates_of("images")
+def test_the_order_and_the_counts() -> None:
+    found, counts = candidates_of("images")
     again, _ = find_candidates(enumerate_universe(universe(IMAGES), SPEC, 3))
     assert [str(c) for c in found] == [str(c) for c in again]
     assert [sum(c.cost) for c in found] == sorted(sum(c.cost) for c in found)
-    assert funnel.equal >= funnel.renamed >= funnel.confirmed >= funnel.general >= funnel.distinct == len(found)
+    assert counts.equal >= counts.renamed >= counts.confirmed >= counts.general >= counts.distinct == len(found)
 
 
 def has(name: str, left: str, right: str) -> bool:
