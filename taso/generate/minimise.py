@@ -32,6 +32,7 @@ class Derivation:
 
     def derives(self, source: Sequence[s.Term], target: Sequence[s.Term], shapes: Mapping[str, Shape]) -> bool:
         """Whether the kept rules take `source` to `target` within the limits (also if both are the same graph)."""
+        self.index.forget()
         arena = Arena(self.spec)
         tensors = {name: arena.input(name, TensorType("float", tuple(shape))) for name, shape in shapes.items()}
         try:

@@ -127,6 +127,10 @@ class RuleIndex:
             self._built[key] = build(pattern.rule, values, b, arena)
         return self._built[key]
 
+    def forget(self) -> None:
+        """Let go of the graphs whose matches are remembered; to be called between arenas."""
+        self._built.clear()
+
     def _others(
         self, pattern: Pattern, values: list[Value], b: Bindings, users: Users, alive: Container[Node]
     ) -> Iterator[tuple[list[Value], Bindings]]:
