@@ -33,6 +33,19 @@ def directions(candidate: Candidate, spec: Spec) -> Iterator[Candidate]:
         yield replace(candidate, source=source, target=target)
 
 
+def worth_shipping(rule: s.Rule, ops: int, spec: Spec) -> bool:
+    """Whether a search should try a rule; the others serve only to derive from.
+
+    Telling tensors apart can make a rule larger than what was enumerated; and a right side that computes with more
+    operators than the left, one of them on a constant that it brings along, makes nothing faster.
+    """
+    before, after = (_operators(side, spec) for side in (rule.source, rule.target))
+    more = len(rule.source) - 1  # outputs that a split adds
+    if max(before, after) > ops + 2 * more:
+        return False
+    return after <= before or not any(_has_constant(term) for term in rule.target)
+
+
 def _has_constant(term: s.Term) -> bool:
     return isinstance(term, s.Apply) and (not term.args or any(_has_constant(arg) for arg in term.args))
 
