@@ -16,7 +16,7 @@ MODEL := rapidocr-onnxruntime__ch_PP-OCRv4_det_infer
 .DELETE_ON_ERROR:
 
 demo: build/corpus/$(MODEL).onnx
-	$(BIN)/taso optimize $< -o build/ppocr_det_optimized.onnx --input-shape x:1,3,320,320
+	$(BIN)/taso optimize $< -o build/ppocr_det_optimized.onnx --input-shape x:1,3,320,320 --time-budget 180
 
 build/corpus/%.onnx: $(INSTALLED) bench/corpus.py bench/corpus.json
 	$(BIN)/python -m bench.corpus --out build/corpus $*

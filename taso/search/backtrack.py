@@ -134,10 +134,10 @@ class Search:
         """Downhill, then backtracking; only what is cheaper than all before.
 
         What makes the graph smaller goes first: a kernel that is exchanged for others no longer merges with more. Once
-        strictly, once trusting a smaller graph more than a slightly higher sum of measured latencies.
+        trusting a smaller graph more than a slightly higher sum of measured latencies, once strictly.
         """
         lowest = start
-        for tolerance in (0.0, NOISE):
+        for tolerance in (NOISE, 0.0):
             for candidate in self._descend(start, most=0, tolerance=tolerance):
                 if _saves(lowest.cost.latency - candidate.cost.latency, lowest.cost.latency):
                     yield (lowest := candidate)
