@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from taso.errors import CheckError, ExportError, MeasureError, ModelError
+from taso.errors import CheckError, ExportError, MeasureError, ModelError, ShapeError
 from taso.graph.graph import Arena
 from taso.hardware.latency import LatencyModel
 from taso.hardware.runtime import Worker, available_threads, runtime_version
@@ -175,7 +175,7 @@ class _Job:
         for candidate in found:
             try:
                 yield candidate, export_model(candidate.graph, imported.context, self.tiler, max_growth=max_growth)
-            except ExportError as error:
+            except (ExportError, ShapeError) as error:
                 self.report.notes.append(f"a cheaper graph could not be written: {error}")
 
     def checked(

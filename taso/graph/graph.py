@@ -194,6 +194,8 @@ class Arena:
             return self.filled(evaluate(real_division(typed.body), Scope(dict(typed.attrs))), typed.shape, dtype)
         args = [self._place(arg, tensors, dtype, memo) for arg in typed.args]
         if not args:
+            if not all(isinstance(size, int) for size in typed.shape):
+                raise ShapeError(f"{typed.head}: a constant of the free shape {typed.shape} cannot be stored")
             return self._node(typed.head, (), typed.attrs, TensorType(dtype, typed.shape))
         return self.apply(typed.head, args, dict(typed.attrs))
 

@@ -216,13 +216,24 @@ class KernelCost:
     kernel: Callable[[Any], Any]
     latency: Any
     known: dict[Tile, float] = field(default_factory=dict)
+    twins: dict[Tile, Tile] = field(default_factory=dict)  # an original node: the node that would be written for it
     kernels: set[str] = field(default_factory=set)  # the keys of all kernels that were asked for
 
     def options(self, value: Value) -> Sequence[Tile]:
         found: Sequence[Tile] = self.tiler.options(value)
+        for tile in found:
+            if tile not in self.twins:
+                self.twins[tile] = next((other for other in found if _same_kernel(tile, other)), tile)
         return found
 
     def prices(self, tiles: Sequence[Tile]) -> list[float]:
+        """Latencies, microseconds.
+
+        An original node and the one that is written for the same operators are one kernel (they may differ in the order
+        of arguments or in a default that is spelled out): two measurements of it would make rewriting nothing look
+        like a gain or a loss.
+        """
+        tiles = [self.twins.get(tile, tile) for tile in tiles]
         built = [(tile, self.kernel(tile)) for tile in tiles if tile not in self.known]
         self.known.update((tile, 0.0) for tile, kernel in built if kernel is None)
         wanted = [(tile, kernel) for tile, kernel in built if kernel is not None]
@@ -234,3 +245,17 @@ class KernelCost:
                 kept = latency == math.inf and getattr(tile, "opaque", None) is not None
                 self.known[tile] = 0.0 if kept else latency
         return [self.known[tile] for tile in tiles]
+
+
+def _same_kernel(original: Any, written: Any) -> bool:
+    """Whether a tile of the exporter does what an original node does, with the same ONNX operator."""
+    ours, theirs = getattr(original, "template", None), getattr(written, "template", None)
+    if ours is None or theirs is None or original.index is None or written.index is not None:
+        return False
+    return (ours.domain, ours.op_type) == (theirs.domain, theirs.op_type) and _computing(original) == _computing(
+        written
+    )
+
+
+def _computing(tile: Any) -> set[Node]:
+    return {node for node in tile.covered if not node.constant}
