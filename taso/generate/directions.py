@@ -36,12 +36,12 @@ def directions(candidate: Candidate, spec: Spec) -> Iterator[Candidate]:
 def worth_shipping(rule: s.Rule, ops: int, spec: Spec) -> bool:
     """Whether a search should try a rule; the others serve only to derive from.
 
-    Telling tensors apart can make a rule larger than what was enumerated; and a right side that computes with more
+    Telling tensors apart can make a rule larger than what was enumerated, by one operator at most here; and a right side that computes with more
     operators than the left, one of them on a constant that it brings along, makes nothing faster.
     """
     before, after = (_operators(side, spec) for side in (rule.source, rule.target))
     more = len(rule.source) - 1  # outputs that a split adds
-    if max(before, after) > ops + 2 * more:
+    if max(before, after) > ops + 1 + 2 * more:
         return False
     return after <= before or not any(_has_constant(term) for term in rule.target)
 

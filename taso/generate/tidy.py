@@ -47,12 +47,20 @@ def _with_values(expr: s.Expr, values: dict[str, s.Expr]) -> s.Expr:
 
 
 def _joined(name: str, term: s.Term) -> bool:
-    """Whether a symbol is an operand of `++` in a term."""
+    """Whether a symbol stands in an operand of `++` in a term, outside a written list."""
+
+    def mentions(expr: s.Expr) -> bool:
+        match expr:
+            case s.Name(id=other):
+                return other == name
+            case s.Bin(_, left, right):
+                return mentions(left) or mentions(right)
+        return False
 
     def within(expr: s.Expr) -> bool:
         match expr:
             case s.Bin("++", left, right):
-                return s.Name(name) in (left, right) or within(left) or within(right)
+                return mentions(left) or mentions(right)
             case s.Bin(_, left, right):
                 return within(left) or within(right)
         return False
