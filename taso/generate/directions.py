@@ -36,8 +36,8 @@ def directions(candidate: Candidate, spec: Spec) -> Iterator[Candidate]:
 def worth_shipping(rule: s.Rule, ops: int, spec: Spec) -> bool:
     """Whether a search should try a rule; the others serve only to derive from.
 
-    Telling tensors apart can make a rule larger than what was enumerated, by one operator at most here; and a right side that computes with more
-    operators than the left, one of them on a constant that it brings along, makes nothing faster.
+    Telling tensors apart can make a rule larger than what was enumerated; one operator more is let pass. A right side
+    that computes with more operators than the left, one of them on a constant it brings along, makes nothing faster.
     """
     before, after = (_operators(side, spec) for side in (rule.source, rule.target))
     more = len(rule.source) - 1  # outputs that a split adds
