@@ -100,7 +100,8 @@ def generate_rules(
     names = list(universes) or sorted(spec.universes)
     for name in names:
         if name not in spec.universes:
-            raise UsageError(f"no universe is called {name!r}; there are {', '.join(sorted(spec.universes))}")
+            hint = did_you_mean(name, spec.universes)
+            raise UsageError(f'there is no universe "{name}"; there are: {", ".join(sorted(spec.universes))}{hint}')
     result = GenerateResult([], [])
     derivation = Derivation(spec)
     with Pool(spec, processes) as pool:

@@ -260,7 +260,7 @@ class Graph:
         for node in order:
             args = tuple(fix(arg) for arg in node.args)
             if args != node.args:
-                done[node] = _with_args(node, args, arena)
+                done[node] = with_args(node, args, arena)
         try:
             changed = Graph(tuple(fix(output) for output in self.outputs), self.inputs)
         except RecursionError:
@@ -273,7 +273,8 @@ class Graph:
         return changed
 
 
-def _with_args(node: Node, args: tuple[Value, ...], arena: Arena) -> Node:
+def with_args(node: Node, args: tuple[Value, ...], arena: Arena) -> Node:
+    """The node that does the same to other arguments, of the same types as the old ones: nothing is inferred again."""
     if node.op == OPAQUE:
         return arena.opaque(node.payload, node.payload.key, args, node.types, constant=node.constant)
     return arena._node(node.op, args, node.attrs, node.types[0]).node

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import platform
 import re
 import shutil
@@ -16,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from taso.errors import UsageError
+from taso.errors import UsageError, did_you_mean
 
 TARGETS = Path(__file__).parent / "targets"
 
@@ -55,8 +54,7 @@ def load_target(name: str) -> Target:
     targets = {target.name: target for target in list_targets()}
     if name in targets:
         return targets[name]
-    close = difflib.get_close_matches(name.lower(), [*targets, "auto"], n=1, cutoff=0.5)
-    hint = f' (did you mean "{close[0]}"?)' if close else ""
+    hint = did_you_mean(name, [*targets, "auto"])
     raise UsageError(f'there is no hardware target "{name}"; the targets are: auto, {", ".join(targets)}{hint}')
 
 

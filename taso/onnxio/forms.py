@@ -16,6 +16,7 @@ from taso.errors import ShapeError, SpecError
 from taso.graph.graph import Arena, Node, Value
 from taso.onnxio.context import Opaque
 from taso.search.match import Bindings, match_macro
+from taso.search.sketch import Sketches
 from taso.spec import syntax as s
 from taso.spec.elaborate import real_division
 from taso.spec.evaluate import Scope, Shape, evaluate, holds, numpy_shape
@@ -117,6 +118,8 @@ class Forms:
     _implicit: dict[str, list[s.Macro]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self._sketches = Sketches(self.spec)
+        self._sketch = {macro.name: self._sketches.of_macro(macro) for macro in self.spec.macros.values()}
         for macro in self.spec.macros.values():
             roots = {root for form in (macro.body, *macro.forms) for root in self._roots(form)}
             for root in sorted(roots):
@@ -145,6 +148,8 @@ class Forms:
         """The nodes that compute a value as a macro, those that cover most first."""
         found: list[Tile] = []
         for macro in self._by_root.get(value.node.op, []):
+            if not self._sketches.fits(self._sketch[macro.name], value):
+                continue
             for bindings in match_macro(macro, value, self.spec):
                 tile = self._macro(macro, value, bindings)
                 if tile is not None:
@@ -287,6 +292,8 @@ class Forms:
     def implicit(self, value: Value) -> Value:
         """The value that ONNX would repeat into this one by itself, or the value itself."""
         for macro in self._implicit.get(value.node.op, []):
+            if not self._sketches.fits(self._sketch[macro.name], value):
+                continue
             for bindings in match_macro(macro, value, self.spec):
                 assert macro.implicit is not None
                 attrs = {decl.name: bindings.attrs[decl.name] for decl in macro.attrs}

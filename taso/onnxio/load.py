@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import secrets
 import warnings
@@ -292,8 +291,7 @@ def check_shapes(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) ->
     checked: dict[str, tuple[int, ...]] = {}
     for name, sizes in shapes.items():
         if name not in inputs:
-            close = difflib.get_close_matches(name, inputs, 1)
-            hint = f' (did you mean "{close[0]}"?)' if close else ""
+            hint = did_you_mean(name, inputs)
             raise UsageError(f'the model has no input named "{name}"; its inputs are: {shown or "none"}{hint}')
         dims = _dims(inputs[name])
         if any(size < 1 for size in sizes):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
+
+import onnx
 
 from taso.errors import ExportError
 from taso.graph.graph import CONSTANT, INPUT, OPAQUE, Arena, Graph, Node, Value
@@ -29,6 +31,7 @@ class Tiler:
     use_origins: bool = True
     _options: dict[Value, tuple[Tile, ...]] = field(default_factory=dict, repr=False)
     _of_origin: dict[Origin, Tile] = field(default_factory=dict, repr=False)
+    _looks: dict[Node, Hashable] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         self.forms = Forms(self.arena.spec, self.arena, self.context.opsets)
@@ -66,6 +69,15 @@ class Tiler:
         if value not in self._options:
             self._options[value] = tuple(self._find(value))
         return self._options[value]
+
+    def look(self, node: Node) -> Hashable:
+        """What tells the kernels of a node from those of others with the same operator, attributes and types: the
+        original ONNX nodes that computed it, names aside."""
+        if node not in self._looks:
+            values = [Value(node, k) for k in range(len(node.types))]
+            origins = [origin for value in values for origin in self.context.origins.get(value, [])]
+            self._looks[node] = tuple(_nameless(origin.node) for origin in origins)
+        return self._looks[node]
 
     def kernel(self, tile: Tile, sizes: Mapping[str, int]) -> Kernel | None:
         """What to measure for a node (see `onnxio.kernel`)."""
@@ -126,6 +138,15 @@ class Tiler:
         if node.op == CONSTANT:
             return not (self.use_origins and value in self.context.origins)
         return node.op == INPUT or (node.op != OPAQUE and not node.args)
+
+
+def _nameless(node: onnx.NodeProto) -> bytes:
+    """A node without what it and its tensors are called."""
+    bare = onnx.NodeProto(op_type=node.op_type, domain=node.domain)
+    bare.attribute.extend(node.attribute)
+    bare.input.extend("x" if name else "" for name in node.input)
+    bare.output.extend("x" if name else "" for name in node.output)
+    return bytes(bare.SerializeToString(deterministic=True))
 
 
 def _shown(value: Value) -> str:

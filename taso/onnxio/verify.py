@@ -251,12 +251,9 @@ def _random_array(rng: np.random.Generator, element: int, shape: tuple[int, ...]
 
 
 def _check_names(shapes: Mapping[str, object], inputs: Sequence[str]) -> None:
-    import difflib
-
     for name in shapes:
         if name not in inputs:
-            close = difflib.get_close_matches(name, inputs, n=1)
-            hint = f' (did you mean "{close[0]}"?)' if close else ""
+            hint = did_you_mean(name, inputs)
             raise UsageError(f'the model has no input named "{name}"; its inputs are: {", ".join(inputs)}{hint}')
 
 

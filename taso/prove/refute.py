@@ -196,7 +196,7 @@ def compare_sides(
 
 
 def _reason(error: Exception) -> str:
-    return str(error).removeprefix("<text>:0:0: error: ")
+    return error.problem if isinstance(error, SpecError) else str(error)
 
 
 def divides(term: s.Term, spec: Spec) -> bool:

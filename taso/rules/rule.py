@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from taso.errors import SpecError, UsageError
+from taso.errors import SpecError, UsageError, did_you_mean
 from taso.resources import rules_dir
 from taso.spec import syntax as s
 
@@ -80,8 +79,7 @@ class RuleSet:
         return replace(self, entries=kept)
 
     def _unknown(self, name: str) -> str:
-        close = difflib.get_close_matches(name, self.entries, 1)
-        hint = f" (did you mean `{close[0]}`?)" if close else ""
+        hint = did_you_mean(name, self.entries, " (did you mean `{}`?)")
         names = list(self.entries)
         shown = ", ".join(names[:40]) + (f" and {len(names) - 40} more" if len(names) > 40 else "")
         return f"no rule is called `{name}`{hint}; the rules are {shown or 'none'}"

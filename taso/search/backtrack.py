@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from taso.graph.graph import Arena, Graph, Node, Value
 from taso.search.chains import chain_rewrites
-from taso.search.cost import Cost, Costs, Cover, walk
+from taso.search.cost import Cost, Costs, walk
 from taso.search.partition import Likeness, Outputs, Region, Surroundings, rebuilt
 from taso.search.rewrite import Rewrite, RuleIndex, rewrites
 
@@ -120,7 +120,8 @@ class Search:
     visited: int = 0  # all rewrites that were costed
 
     def __post_init__(self) -> None:
-        self.likeness = Likeness(self.index.spec)
+        self.likeness = Likeness(self.index.spec, self.costs.model.look)
+        self._priced: dict[object, Cost] = {}  # by what a part looks like
         self._single: dict[Node, tuple[Rewrite, ...]] = {}
         self._moved: dict[tuple[Node, tuple[Value, ...]], Node] = {}
         self._hopeless: set[object] = set()  # what windows look like that were searched in vain
@@ -268,7 +269,7 @@ class Search:
         signature = self.likeness.signature(region)
         if signature in self._hopeless:
             return None
-        cost = self._cost([self.costs.cover(region.outputs, region.outside)])[0]
+        cost = self._costs([region])[0]
         start = best = State(region.outputs, cost.latency)
         if not 0 < start.latency < math.inf:
             return None
@@ -294,8 +295,6 @@ class Search:
                 continue
             around = Surroundings.of(made.outputs, region.outside)
             for after in self._moves(around, made.fresh or None):
-                if after.rewrite.rule in self.index.regroups.values() and not _saves(after.gain, whole.cost.latency):
-                    continue  # chains are matched in any order anyway
                 if made.latency - after.gain <= slack * best.latency and made.growth + after.growth <= room:
                     spent = since + (not _saves(after.gain, whole.cost.latency))
                     heapq.heappush(queue, (made.latency - after.gain, next(tick), spent, made, after))
@@ -322,23 +321,22 @@ class Search:
     def _moves(self, around: Surroundings, focus: Container[Node] | None) -> list[Move]:
         """All rewrites and what they save; with `focus` only those at or next to these nodes. Costed in one batch."""
         before: dict[frozenset[Node], Region] = {}
-        found: list[tuple[Rewrite, frozenset[Node], int]] = []
-        covers: list[Cover] = []
+        found: list[tuple[Rewrite, frozenset[Node], Region]] = []
         for rewrite in self._rewrites(around, focus):
             if len(rewrite.changes) > 1 and around.circular(rewrite.changes):
+                continue
+            if self.index.reorders(rewrite.rule) and not _shares(rewrite, around):
                 continue
             place = around.place(rewrite.nodes)
             region = before.get(place)
             if region is None:
                 region = before[place] = around.region(place)
             moved = rebuilt(region.outputs, rewrite.changes, region.outside, self.arena, self._moved)
-            if moved is None or moved[0] == region.outputs:
-                continue
-            found.append((rewrite, place, len(walk(moved[0], region.outside)) - len(region.nodes)))
-            covers.append(self.costs.cover(moved[0], region.outside))
-        regions = [self.costs.cover(region.outputs, region.outside) for region in before.values()]
-        costs = self._cost([*regions, *covers])
-        old, new = dict(zip(before, costs)), costs[len(regions) :]
+            if moved is not None and moved[0] != region.outputs:
+                after = Region(tuple(walk(moved[0], region.outside)), moved[0], region.outside)
+                found.append((rewrite, place, after))
+        costs = self._costs([*before.values(), *(after for _, _, after in found)])
+        old, new = dict(zip(before, costs)), costs[len(before) :]
         self.visited += len(found)
         return [
             Move(
@@ -346,12 +344,20 @@ class Search:
                 was.latency,
                 was.latency - cost.latency,
                 cost.constant_bytes - was.constant_bytes,
-                nodes,
+                len(after.nodes) - len(before[place].nodes),
                 place,
             )
-            for (rewrite, place, nodes), cost in zip(found, new)
+            for (rewrite, place, after), cost in zip(found, new)
             if math.isfinite(cost.latency) and math.isfinite((was := old[place]).latency)
         ]
+
+    def _costs(self, regions: list[Region]) -> list[Cost]:
+        """What parts of graphs cost; of parts that look the same only one is looked at. Measured in one batch."""
+        signatures = [self.likeness.signature(region) for region in regions]
+        fresh = {sign: region for sign, region in zip(signatures, regions) if sign not in self._priced}
+        covers = [self.costs.cover(region.outputs, region.outside) for region in fresh.values()]
+        self._priced.update(zip(fresh, self.costs.of(covers)))
+        return [self._priced[sign] for sign in signatures]
 
     def _rewrites(self, around: Surroundings, focus: Container[Node] | None) -> Iterator[Rewrite]:
         nodes: list[Node] | tuple[Node, ...] = around.nodes
@@ -374,8 +380,20 @@ class Search:
                     yield rewrite
         yield from rewrites(nodes, around.users, around.everything, self.index, self.arena, outputs=2)
 
-    def _cost(self, covers: list[Cover]) -> list[Cost]:
-        return self.costs.of(covers)
+
+def _shares(rewrite: Rewrite, around: Surroundings) -> bool:
+    """Whether a nest in another order has a part that the graph computes already.
+
+    Nothing else is gained by reordering: chains are matched in any order anyway.
+    """
+    todo = [new.node for new in rewrite.changes.values()]
+    op = todo[0].op
+    while todo:
+        node = todo.pop()
+        if node in around.everything and node not in rewrite.nodes:
+            return True
+        todo.extend(arg.node for arg in node.args if arg.node.op == op and not arg.node.constant)
+    return False
 
 
 def _saves(gain: float, whole: float) -> bool:

@@ -45,10 +45,14 @@ def chain_rewrites(node: Node, index: RuleIndex, arena: Arena) -> Iterator[Rewri
     if len(terms) < 3:
         return
     seen: set[Value] = {Value(node)}
+    looks = [index.sketches.fitting(f"part {node.op}", index.part_looks.get(node.op, ()), term) for term in terms]
     for pattern in index.by_root.get(node.op, ()):
         if not 2 <= len(pattern.parts) <= len(terms):
             continue
-        for used, bindings in _assigned(pattern.parts, terms, index, NOTHING):
+        places = [[k for k, found in enumerate(looks) if sketch in found] for sketch in pattern.part_sketches]
+        if not all(places):
+            continue
+        for used, bindings in _assigned(pattern.parts, places, terms, index, NOTHING):
             settled = bindings.settled()
             if settled is None or not allowed(pattern.rule, settled):
                 continue
@@ -60,17 +64,25 @@ def chain_rewrites(node: Node, index: RuleIndex, arena: Arena) -> Iterator[Rewri
 
 
 def _assigned(
-    parts: Sequence[s.Term], terms: Sequence[Value], index: RuleIndex, b: Bindings, used: tuple[int, ...] = ()
+    parts: Sequence[s.Term],
+    places: Sequence[Sequence[int]],
+    terms: Sequence[Value],
+    index: RuleIndex,
+    b: Bindings,
+    used: tuple[int, ...] = (),
 ) -> Iterator[tuple[tuple[int, ...], Bindings]]:
-    """Every way to match the parts with different terms: the places of the terms, and the bindings."""
+    """Every way to match the parts with different terms: the places of the terms, and the bindings.
+
+    places: for each part the terms that may be it.
+    """
     if len(used) == len(parts):
         yield used, b
         return
     part = parts[len(used)]
-    for place, term in enumerate(terms):
+    for place in places[len(used)]:
         if place not in used:
-            for found in match(part, term, index.spec, b):
-                yield from _assigned(parts, terms, index, found, (*used, place))
+            for found in match(part, terms[place], index.spec, b):
+                yield from _assigned(parts, places, terms, index, found, (*used, place))
 
 
 def _around(pattern: Pattern, b: Bindings, node: Node, rest: Sequence[Value], arena: Arena) -> Iterator[Value]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -41,6 +41,9 @@ class CostModel(Protocol):
 
     def prices(self, tiles: Sequence[Tile]) -> list[float]:
         """The latency of each kernel, microseconds; measured together if they have to be."""
+
+    def look(self, node: Node) -> Hashable:
+        """What else than a node's operator, attributes and types its kernels depend on; equal for equal kernels."""
 
 
 @dataclass(frozen=True)
@@ -202,6 +205,9 @@ class TableCost:
         self.asked += len(tiles)
         return [sum(map(self.price, tile.covered)) for tile in tiles]
 
+    def look(self, node: Node) -> Hashable:
+        return self.price(node)
+
 
 @dataclass
 class KernelCost:
@@ -224,6 +230,10 @@ class KernelCost:
         for tile in found:
             if tile not in self.twins:
                 self.twins[tile] = next((other for other in found if _same_kernel(tile, other)), tile)
+        return found
+
+    def look(self, node: Node) -> Hashable:
+        found: Hashable = self.tiler.look(node)
         return found
 
     def prices(self, tiles: Sequence[Tile]) -> list[float]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from taso.errors import ShapeError, SpecError
@@ -17,6 +18,7 @@ from taso.search.uniform import same_number, uniform
 from taso.spec import syntax as s
 from taso.spec.elaborate import real_division, show_head
 from taso.spec.evaluate import Scope, UnboundName, compare, evaluate, holds
+from taso.spec.sample import names_in
 from taso.spec.shapes import solve
 from taso.spec.spec import Spec
 from taso.spec.traits import commutative
@@ -30,13 +32,14 @@ class Check:
     test: Callable[[Scope], bool | None] = field(compare=False)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Bindings:
     """What a pattern's names stand for so far.
 
     nodes:  the nodes that stand for an operator of the pattern, in the order in which they were met.
     checks: the equations that are still open.
-    eager:  decide equations as soon as they can be; off inside macros, whose axes are settled last.
+    eager:  decide equations as soon as they can be; off inside macros, whose axes are settled last, and whose
+            operators may be absent where they change nothing.
     """
 
     tensors: Mapping[str, Value] = field(default_factory=dict)
@@ -53,20 +56,25 @@ class Bindings:
         )
 
     def tensor(self, name: str, value: Value) -> Bindings:
-        return replace(self, tensors={**self.tensors, name: value})
+        return Bindings({**self.tensors, name: value}, self.attrs, self.nodes, self.checks, self.eager)
 
     def attr(self, name: str, actual: Any) -> Bindings:
-        return replace(self, attrs={**self.attrs, name: actual})
+        return Bindings(self.tensors, {**self.attrs, name: actual}, self.nodes, self.checks, self.eager)
 
     def met(self, node: Node) -> Bindings:
-        return replace(self, nodes=(*self.nodes, node))
+        return Bindings(self.tensors, self.attrs, (*self.nodes, node), self.checks, self.eager)
 
-    def require(self, what: str, test: Callable[[Scope], bool | None]) -> Bindings | None:
-        """With one more condition; None if it is already known to fail."""
-        truth = test(self.scope) if self.eager else None
+    def require(
+        self, what: str, test: Callable[[Scope], bool | None], needs: frozenset[str] = frozenset()
+    ) -> Bindings | None:
+        """With one more condition; None if it is already known to fail. It is not tried while it `needs` free names."""
+        ready = self.eager and all(name in self.attrs or name in self.tensors for name in needs)
+        truth = test(self.scope) if ready else None
         if truth is False:
             return None
-        return self if truth else replace(self, checks=(*self.checks, Check(what, test)))
+        if truth:
+            return self
+        return Bindings(self.tensors, self.attrs, self.nodes, (*self.checks, Check(what, test)), self.eager)
 
     def settled(self) -> Bindings | None:
         """These bindings without open equations, if all of them hold."""
@@ -83,8 +91,9 @@ def match_term(pattern: s.Term, value: Value, spec: Spec, bindings: Bindings = N
     """All ways in which a value is what the pattern says, given what is bound already; every equation holds in them.
 
     Operators of two tensors whose meaning is symmetric match in both orders. A macro matches what it expands to. A
-    number matches a constant that holds it everywhere. An operator that changes nothing for the attributes it has in
-    the pattern (a reshape to the same shape) also matches where it is absent, except at the root.
+    number matches a constant that holds it everywhere. Inside a macro an operator that changes nothing for the
+    attributes it has there (a reshape to the same shape) also matches where it is absent, except at the root. A rule's
+    operators must all be there: without one of them it is a smaller rule, which is a rule of its own.
     """
     for found in match(pattern, value, spec, bindings, root=True):
         settled = found.settled()
@@ -125,7 +134,7 @@ def match(pattern: s.Term, value: Value, spec: Spec, b: Bindings, root: bool = F
                 yield found
     elif isinstance(pattern, s.Choose):
         for branch, wanted in ((pattern.then, True), (pattern.otherwise, False)):
-            chosen = b.require("a condition", _condition(pattern.condition, wanted))
+            chosen = b.require("a condition", _condition(pattern.condition, wanted), _names(pattern.condition))
             if chosen is not None:
                 yield from match(branch, value, spec, chosen, root)
 
@@ -141,9 +150,10 @@ def _match_operator(
             yield from match_all(pattern.args, node.args, spec, found)
             if commutative(op) and node.args[0] != node.args[1] and pattern.args[0] != pattern.args[1]:
                 yield from match_all(pattern.args, node.args[::-1], spec, found)
-    if op.identity is not None and not root:
+    if op.identity is not None and not b.eager and not root:  # inside a macro
         for absent in match(pattern.args[0], value, spec, b):
-            unchanged = absent.require(f"{op.name} changes nothing", _changes_nothing(op, pattern, value))
+            needs = frozenset(name for _, expr in pattern.attrs for name in _names(expr))
+            unchanged = absent.require(f"{op.name} changes nothing", _changes_nothing(op, pattern, value), needs)
             if unchanged is not None:
                 yield unchanged
 
@@ -172,6 +182,11 @@ def _match_attrs(op: s.Operator, pattern: s.Apply, node: Node, b: Bindings) -> B
             return None
         b = found
     return b
+
+
+def attribute_fits(decl: s.AttrDecl, expr: s.Expr, actual: Any, node: Node, b: Bindings) -> bool:
+    """Whether an attribute of a node may be what a pattern says about it."""
+    return _unify(expr, actual, decl.type, _axes_of(decl, node), b) is not None
 
 
 def _axes_of(decl: s.AttrDecl, node: Node) -> int | None:
@@ -212,7 +227,13 @@ def _unify(expr: s.Expr, actual: Any, kind: str, rank: int | None, b: Bindings) 
         except SpecError:
             return False
 
-    return b.require("an attribute", test)
+    return b.require("an attribute", test, _names(expr))
+
+
+@cache
+def _names(expr: s.Expr) -> frozenset[str]:
+    """The names that an expression contains."""
+    return frozenset(names_in(expr)) - {"true", "false"}
 
 
 def _same(wanted: Any, actual: Any, kind: str, rank: int | None) -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from taso.graph.graph import CONSTANT, INPUT, OPAQUE, Arena, Node, Value, _with_args
+import numpy as np
+
+from taso.graph.graph import CONSTANT, INPUT, OPAQUE, Arena, Node, Value, with_args
 from taso.search.cost import walk
 from taso.search.uniform import uniform
 from taso.spec.spec import Spec
@@ -15,6 +17,7 @@ from taso.spec.traits import commutative
 
 Outputs = tuple[Value, ...]
 
+TELLING = 16  # elements
 MANY = 24  # a value that more nodes read does not make them neighbours
 
 
@@ -165,7 +168,7 @@ def rebuilt(
                     args = tuple(_moved(target(arg), done) for arg in node.args)
                     if args != node.args:
                         if (node, args) not in memo:
-                            memo[node, args] = _with_args(node, args, arena)
+                            memo[node, args] = with_args(node, args, arena)
                         done[node] = memo[node, args]
                 elif node not in done and not node.constant and node.op != INPUT and node not in outside:
                     if node in active:
@@ -187,12 +190,19 @@ def _moved(value: Value, done: Mapping[Node, Node]) -> Value:
 
 
 class Likeness:
-    """Names for values so that values which differ only by the order of symmetric operators have one name."""
+    """Names for values so that values which differ only by the order of symmetric operators have one name.
 
-    def __init__(self, spec: Spec) -> None:
+    look: what else than its operator, attributes and types a node's kernels depend on (`CostModel.look`).
+    """
+
+    def __init__(self, spec: Spec, look: Callable[[Node], Hashable]) -> None:
+        self._look = look
         self._symmetric = {op.name for op in spec.operators.values() if commutative(op)}
         self._spec = spec
         self._names: dict[object, int] = {}
+        self._numbers: dict[object, int] = {}
+        self._kinds: dict[Node, int] = {}
+        self._leaves: dict[Node, int] = {}
         self._known: dict[Node, int] = {}
 
     def key(self, outputs: Iterable[Value]) -> tuple[tuple[int, int], ...]:
@@ -221,43 +231,70 @@ class Likeness:
         return self._names.setdefault((node.op, tuple(args), node.attrs, node.types), len(self._names))
 
     def signature(self, region: Region) -> object:
-        """Equal for parts that differ only in which tensors they read and which numbers their constants hold."""
+        """Equal for parts that differ only in which tensors they read and which numbers large constants hold.
+
+        Such parts cost the same, and what is gained in one of them is gained in the other.
+        """
         numbers: dict[Node, int] = {}
-        parts: list[object] = []
-        constants = [arg.node for node in region.nodes for arg in node.args if arg.node.constant]
-        for node in [*_constants(constants), *region.nodes]:
-            if node.op == CONSTANT:
-                parts.append((node.op, node.types, uniform(Value(node), self._spec)))
-            else:
-                parts.append((node.op, node.types, node.attrs, node.payload if node.op == OPAQUE else None))
+        parts: list[int] = []
+        for node in region.nodes:
+            parts.append(self._kind(node))
             for arg in node.args:
-                known = arg.node in numbers or arg.node.constant
-                parts.append((numbers.setdefault(arg.node, len(numbers)), arg.index, None if known else arg.type))
-            numbers.setdefault(node, len(numbers))
-            parts.append(numbers[node])
-        parts.extend((numbers[output.node], output.index) for output in region.outputs)
-        return tuple(map(_hashable, parts))
+                number = numbers.get(arg.node)
+                if number is None:  # not of this part
+                    number = numbers[arg.node] = len(numbers)
+                    parts.append(self._leaf(arg.node))
+                parts += (number, arg.index)
+            numbers[node] = len(numbers)
+        for output in region.outputs:
+            parts += (numbers.setdefault(output.node, len(numbers)), output.index)
+        return tuple(parts)
+
+    def _kind(self, node: Node) -> int:
+        """A number for a node without its arguments."""
+        kind = self._kinds.get(node)
+        if kind is None:
+            payload = node.payload.key if node.op == OPAQUE else None
+            key = ("node", node.op, len(node.args), node.types, node.attrs, payload, self._look(node))
+            kind = self._kinds[node] = self._numbered(key)
+        return kind
+
+    def _leaf(self, node: Node) -> int:
+        """A number for a node outside of a part: for a constant what it is made of, else only its types."""
+        if node in self._leaves:
+            return self._leaves[node]
+        for part in _constants(node) if node.constant else ():
+            if part not in self._leaves:
+                made = (uniform(Value(part), self._spec), _telling(part)) if part.op == CONSTANT else self._kind(part)
+                args = tuple((self._leaves[arg.node], arg.index) for arg in part.args)
+                self._leaves[part] = self._numbered(("constant", part.types, made, args))
+        if not node.constant:
+            self._leaves[node] = self._numbered(("outside", node.types))
+        return self._leaves[node]
+
+    def _numbered(self, key: object) -> int:
+        try:
+            return self._numbers.setdefault(key, len(self._numbers))
+        except TypeError:  # an attribute that cannot be compared: like nothing else
+            return self._numbers.setdefault(object(), len(self._numbers))
 
 
-def _hashable(part: object) -> object:
-    try:
-        hash(part)
-    except TypeError:
-        return id(part)
-    return part
+def _telling(node: Node) -> bytes | None:
+    """The elements of a small constant, which may be what an operator does (sizes, scales) rather than weights."""
+    array = node.payload
+    return array.tobytes() if isinstance(array, np.ndarray) and 1 < array.size <= TELLING else None
 
 
-def _constants(roots: Iterable[Node]) -> list[Node]:
-    """The constant nodes below constant nodes, arguments first."""
+def _constants(root: Node) -> list[Node]:
+    """The constant nodes that a constant is computed from, arguments first, itself last."""
     order: dict[Node, None] = {}
-    for root in roots:
-        stack = [root]
-        while stack:
-            node = stack[-1]
-            missing = [arg.node for arg in node.args if arg.node not in order]
-            if missing and node not in order:
-                stack.extend(missing)
-            else:
-                stack.pop()
-                order[node] = None
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        missing = [arg.node for arg in node.args if arg.node not in order]
+        if missing and node not in order:
+            stack.extend(missing)
+        else:
+            stack.pop()
+            order[node] = None
     return list(order)

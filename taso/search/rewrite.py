@@ -9,6 +9,7 @@ from functools import cached_property
 from taso.errors import ShapeError, SpecError
 from taso.graph.graph import Arena, Graph, Node, Value
 from taso.search.match import NOTHING, Bindings, match
+from taso.search.sketch import Sketches
 from taso.spec import syntax as s
 from taso.spec.evaluate import holds
 from taso.spec.spec import Spec
@@ -29,6 +30,7 @@ class Pattern:
     moves:     the target only moves data, so that it may be used on any element type.
     parts:     the source as a list of terms of its root operator, those that can be looked for first; empty where one
                is a tensor that nothing else says anything about, or where the rule has several outputs.
+    sketches:  what each source term looks like (`Sketches`); `part_sketches` the same for each part.
     """
 
     rule: s.Rule
@@ -37,6 +39,8 @@ class Pattern:
     symmetric: bool
     moves: bool
     parts: tuple[s.Term, ...]
+    sketches: tuple[int, ...]
+    part_sketches: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -64,12 +68,22 @@ class RuleIndex:
 
     def __init__(self, rules: Iterable[s.Rule], spec: Spec) -> None:
         self.spec = spec
+        self.sketches = Sketches(spec)
         self.by_root: dict[str, list[Pattern]] = {}
         self.regroups: dict[str, s.Rule] = {}  # for symmetric operators the rule that says they are associative
         self.unused: list[tuple[s.Rule, str]] = []  # rules that cannot be matched, and why
         self._built: dict[tuple[object, ...], dict[Value, Value] | None] = {}
         for rule in rules:
             self._add(rule)
+        self.looks = {op: {p.sketches[0] for p in found} for op, found in self.by_root.items()}
+        self.part_looks = {op: {k for p in found for k in p.part_sketches} for op, found in self.by_root.items()}
+        self._reorder = {
+            id(p.rule) for found in self.by_root.values() for p in found if _reorders(p.rule, self.regroups)
+        }
+
+    def reorders(self, rule: s.Rule) -> bool:
+        """Whether a rule of this index only says in another way that an operator is associative and symmetric."""
+        return id(rule) in self._reorder
 
     def _add(self, rule: s.Rule) -> None:
         first = rule.source[0]
@@ -93,7 +107,10 @@ class RuleIndex:
         moves = all(_moves(term, self.spec) for term in rule.target)
         for root in _roots(first, self.spec):
             parts = _parts(rule, self.spec)
-            self.by_root.setdefault(root, []).append(Pattern(rule, root, tuple(paths), symmetric, moves, parts))
+            sketches = tuple(self.sketches.of(term) for term in rule.source)
+            part_sketches = tuple(self.sketches.of(part) for part in parts)
+            pattern = Pattern(rule, root, tuple(paths), symmetric, moves, parts, sketches, part_sketches)
+            self.by_root.setdefault(root, []).append(pattern)
         if regroups(rule, self.spec):
             self.regroups.setdefault(first.op, rule)
 
@@ -106,12 +123,15 @@ class RuleIndex:
         """
         if not node.types or node.types[0].shape is None:
             return
-        for pattern in self.by_root.get(node.op, ()):
+        root = Value(node)
+        looks = self.sketches.fitting(f"root {node.op}", self.looks.get(node.op, ()), root)
+        for pattern in self.by_root.get(node.op, ()) if looks else ():
             if outputs is not None and (outputs == 1) is not (len(pattern.rule.source) == 1):
                 continue
             if not pattern.moves and node.types[0].dtype not in ARITHMETIC:
                 continue
-            root = Value(node)
+            if pattern.sketches[0] not in looks:
+                continue
             for first in match(pattern.rule.source[0], root, self.spec, NOTHING, root=True):
                 for values, bindings in self._others(pattern, [root], first, users, alive):
                     settled = bindings.settled()
@@ -130,6 +150,7 @@ class RuleIndex:
     def forget(self) -> None:
         """Let go of the graphs whose matches are remembered; to be called between arenas."""
         self._built.clear()
+        self.sketches.forget()
 
     def _others(
         self, pattern: Pattern, values: list[Value], b: Bindings, users: Users, alive: Container[Node]
@@ -143,6 +164,8 @@ class RuleIndex:
         for node in _climb([b.tensors[name]], ops, users):
             value = Value(node)
             if value in values or node not in alive or (pattern.symmetric and node.uid < values[0].node.uid):
+                continue
+            if not self.sketches.fits(pattern.sketches[number], value):
                 continue
             for found in match(pattern.rule.source[number], value, self.spec, b, root=True):
                 yield from self._others(pattern, [*values, value], found, users, alive)
@@ -224,6 +247,16 @@ def regroups(rule: s.Rule, spec: Spec) -> bool:
     return all(len(parts) == 3 == len(set(found)) for parts, found in zip(both, names)) and set(names[0]) == set(
         names[1]
     )
+
+
+def _reorders(rule: s.Rule, regroups: Mapping[str, s.Rule]) -> bool:
+    """Whether both sides are nests of one operator, which is known to be associative, over the same terms."""
+    source, target = rule.source[0], rule.target[0]
+    if len(rule.source) != 1 or not (isinstance(source, s.Apply) and isinstance(target, s.Apply)):
+        return False
+    if source.op not in regroups or source.op != target.op:
+        return False
+    return sorted(map(repr, _flat(source, source.op))) == sorted(map(repr, _flat(target, source.op)))
 
 
 def _flat(term: s.Term, op: str) -> list[s.Term]:

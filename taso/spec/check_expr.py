@@ -6,7 +6,6 @@ in symbols such as `len s`. Nothing is evaluated.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -87,8 +86,7 @@ _ARGUMENTS: Mapping[str, str] = dict(entry.split(" ", 1) for entry in _SIGNATURE
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """A hint with the closest known name, or nothing."""
-    close = difflib.get_close_matches(name, list(known), 1, 0.5)
-    return f"did you mean `{close[0]}`?" if close else ""
+    return did_you_mean(name, known, "did you mean `{}`?")
 
 
 def listing(names: Iterable[str]) -> str:

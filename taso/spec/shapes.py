@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from taso.algebra.poly import Quantity, exact_quotient
 from taso.errors import ShapeError, SpecError
@@ -73,6 +73,37 @@ def solve(
     Raises:
         ShapeError: the shapes or attributes do not fit.
     """
+    if theory is EXACT:
+        try:
+            given = tuple((attr, value, type(value)) for attr, value in attrs.items())  # 1 is not True here
+            known = _solved(declared, tuple(shapes), given, result, partial)
+        except TypeError:  # an attribute that cannot be a key
+            return _solve(declared, shapes, attrs, result, theory, partial)
+        scope = Scope(dict(known.scope.values), known.scope.shapes)  # callers bind further names
+        return Signature(scope, dict(known.attrs), known.result)
+    return _solve(declared, shapes, attrs, result, theory, partial)
+
+
+@lru_cache(maxsize=1 << 16)
+def _solved(
+    declared: Declared,
+    shapes: tuple[Shape | None, ...],
+    attrs: tuple[tuple[str, Value, type], ...],
+    result: Shape | None,
+    partial: bool,
+) -> Signature:
+    """A search asks for the same few signatures again and again."""
+    return _solve(declared, shapes, {attr: value for attr, value, _ in attrs}, result, EXACT, partial)
+
+
+def _solve(
+    declared: Declared,
+    shapes: Sequence[Shape | None],
+    attrs: Mapping[str, Value],
+    result: Shape | None,
+    theory: Theory,
+    partial: bool,
+) -> Signature:
     name = declared.name
     if len(shapes) != len(declared.params):
         raise ShapeError(f"{name} takes {len(declared.params)} tensors, not {len(shapes)}")

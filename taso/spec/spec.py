@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -38,8 +37,7 @@ class Spec:
         """The operator or macro of a name. Raises SpecError with a suggestion."""
         found = self.operators.get(name) or self.macros.get(name)
         if found is None:
-            close = difflib.get_close_matches(name, [*self.operators, *self.macros], 1)
-            hint = f"did you mean `{close[0]}`?" if close else ""
+            hint = did_you_mean(name, [*self.operators, *self.macros], "did you mean `{}`?")
             raise SpecError(f"no operator is called `{name}`", line=pos.line, column=pos.column, hint=hint)
         return found
 

@@ -282,6 +282,9 @@ class Operator:
     doc: str = ""
     pos: Pos = _pos()
 
+    def __hash__(self) -> int:  # what is remembered about an operator is looked up all the time
+        return hash(self.name)
+
 
 @dataclass(frozen=True)
 class Macro:
@@ -297,6 +300,9 @@ class Macro:
     requires: tuple[Expr, ...] = ()
     doc: str = ""
     pos: Pos = _pos()
+
+    def __hash__(self) -> int:  # what is remembered about an operator is looked up all the time
+        return hash(self.name)
 
 
 @dataclass(frozen=True)

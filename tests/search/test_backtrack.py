@@ -188,6 +188,6 @@ def test_the_order_of_symmetric_operators_does_not_matter(left: str, right: str,
     bench = Bench()
     bench.input("x", 4)
     bench.input("y", 4)
-    likeness = Likeness(bench.spec)
+    likeness = Likeness(bench.spec, lambda _: None)
     keys = [likeness.key((bench.value(f"relu({text})"),)) for text in (left, right)]
     assert (keys[0] == keys[1]) is alike
