@@ -52,7 +52,7 @@ def prove_text(text: str, spec: Spec) -> Verdict:
     try:
         return prove_rule(parse_rule(body, "<rule>"), spec)
     except SpecError as error:
-        column = error.column - added if error.line <= 1 else error.column
+        column = max(error.column - added, 0) if error.line <= 1 else error.column
         raise SpecError(
             error.problem, path="<rule>", line=error.line, column=column, source=body, hint=error.hint
         ) from error
@@ -108,18 +108,28 @@ def time_models(
     """Time one or two models, interleaved, on random inputs of the first; with two, also compare them.
 
     `threads` are all CPUs by default, `time_budget` is in seconds. Raises as `verify` does, and UsageError for a target
-    that is not attached.
+    that is not attached or models that do not take the same inputs.
     """
     from taso.hardware.runtime import Worker, available_threads
     from taso.hardware.target import attached
     from taso.hardware.timing import compare, interleaved
-    from taso.onnxio.load import default_sizes, load_model
+    from taso.onnxio.load import check_shapes, default_sizes, load_model, required_inputs
     from taso.onnxio.verify import input_sets
 
     if not attached(target):
         raise UsageError(f"{target.name} is not attached to this machine (or its runtime is not installed)")
     loaded = [load_model(path) for path in models]
     shapes = default_sizes(loaded[0], input_shapes)
+    for path, model in zip(models[1:], loaded[1:]):
+        needed = [info.name for info in required_inputs(model)]
+        given = {info.name for info in loaded[0].graph.input}
+        if not given.issuperset(needed):
+            lacking = next(name for name in needed if name not in given)
+            raise UsageError(f'{path} needs the input "{lacking}", which {models[0]} does not have')
+        try:
+            check_shapes(model, {name: shapes[name] for name in needed if name in shapes and 0 not in shapes[name]})
+        except UsageError as error:
+            raise UsageError(f"{models[0]} and {path} do not take the same inputs: {error}") from error
     count = threads or available_threads()
     with Worker(threads=count, provider=target.provider) as worker:
         inputs = input_sets(loaded[0], shapes, 1, seed, worker)[0]

@@ -57,8 +57,9 @@ class SpecError(TasoError):
     @property
     def place(self) -> str:
         """`file:line:column`, as far as it is known; empty if nothing is."""
-        where = f"{self.path}:{self.line}:{self.column}" if self.column > 0 else f"{self.path}:{self.line}"
-        return where if self.line > 0 else self.path.removeprefix(TEXT)
+        if self.line < 1:
+            return "" if self.path == TEXT else self.path
+        return f"{self.path}:{self.line}:{self.column}" if self.column > 0 else f"{self.path}:{self.line}"
 
     def placed(self, path: str, source: str) -> SpecError:
         """The same error with the file that it is in."""

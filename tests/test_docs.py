@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from taso.cli import main
-from taso.spec.evaluate import BUILTINS
+from taso.spec.builtins import BUILTINS
 from taso.spec.functions import FUNCTIONS
 from taso.spec.parse import parse
 

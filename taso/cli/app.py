@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
-
 import click
 
 from taso.cli import generate, hardware, measure, optimize, rules, spec
+from taso.cli.common import Commands
 from taso.version import __version__
 
 EPILOG = """
@@ -14,21 +13,6 @@ EPILOG = """
 Exit codes: 0 done (or no improvement), 1 a file cannot be read or is not valid,
 2 usage, 3 a check failed and nothing was written.
 """
-
-
-class Commands(click.Group):
-    """A group that suggests the command that was probably meant."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        name = args[0]
-        if self.get_command(ctx, name) is None and not name.startswith("-"):
-            commands = self.list_commands(ctx)
-            close = difflib.get_close_matches(name, commands, 1)
-            hint = f' (did you mean "{close[0]}"?)' if close else ""
-            ctx.fail(f'there is no command "{name}"; the commands are: {", ".join(commands)}{hint}')
-        return super().resolve_command(ctx, args)
 
 
 @click.group(cls=Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})

@@ -3,24 +3,54 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 import re
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from taso.cli.files import check_writable
 from taso.cli.output import Output
-from taso.errors import SpecError, TasoError
+from taso.errors import SpecError, TasoError, UsageError, did_you_mean
 
+MOST_ELEMENTS = 2**40  # of an input; more is a slip of the keyboard
 INTERRUPTED = 130  # what a shell reports for a program that SIGINT ended
 
 _F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class Commands(click.Group):
+    """A group that suggests the command that was probably meant."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            commands = self.list_commands(ctx)
+            hint = did_you_mean(name, commands)
+            ctx.fail(f'there is no command "{name}"; the commands are: {", ".join(commands)}{hint}')
+        return super().resolve_command(ctx, args)
+
+
+class Real(click.FloatRange):
+    """A number in a range; "nan", which is in every range, is none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if math.isnan(number):
+            self.fail(f"{value} is not a number.", param, ctx)
+        return number
+
+
+SEED = click.IntRange(0)
 
 
 def command(function: _F) -> Callable[..., Any]:
@@ -32,9 +62,21 @@ def command(function: _F) -> Callable[..., Any]:
     def run(*args: Any, quiet: bool, verbose: bool, **options: Any) -> Any:
         with exit_codes(verbose), warnings.catch_warnings():
             warnings.showwarning = _show_warning
+            if options.get("json_to") not in (None, "-"):
+                _check_json(Path(options["json_to"]), options)
             return function(*args, output=Output(quiet=quiet, verbose=verbose), **options)
 
     return run
+
+
+def _check_json(path: Path, options: Mapping[str, Any]) -> None:
+    """Refuse, before any work, a JSON file that cannot be written or that would replace another file of the command."""
+    values = [value if isinstance(value, tuple) else (value,) for value in options.values()]
+    named = [one for listed in values for one in listed if isinstance(one, Path)]
+    if any(os.path.realpath(one) == os.path.realpath(path) for one in named):
+        raise UsageError(f"--json would replace {path}; give it another name")
+    if path.parent not in named:  # a folder that is named may be one that the command makes
+        check_writable(path)
 
 
 @contextmanager
@@ -46,8 +88,8 @@ def exit_codes(verbose: bool) -> Iterator[None]:
         raise
     except (KeyboardInterrupt, click.Abort):
         _fail("interrupted; nothing was left half-written", INTERRUPTED, verbose)
-    except SpecError as error:  # begins with its place: file:line:column
-        _fail(str(error), error.exit_code, verbose, prefix="")
+    except SpecError as error:  # says `error` itself, behind its place
+        _fail(str(error), error.exit_code, verbose, prefix="" if error.place else "taso: ")
     except TasoError as error:
         _fail(str(error), error.exit_code, verbose)
     except BrokenPipeError:  # the reader of our output has gone, as `taso rules list | head` does
@@ -84,7 +126,8 @@ def _fail(message: str, code: int, verbose: bool, prefix: str = "taso: error: ")
 def parse_shapes(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
     """`NAME:1,3,224,224`, repeated, as a dictionary. Names may contain colons; the shape follows the last one.
 
-    Raises click.BadParameter for text that is not of this form, and for an input that is given two shapes.
+    Raises click.BadParameter for text that is not of this form, a tensor that fits into no memory, and for an input
+    that is given two shapes.
     """
     shapes: dict[str, tuple[int, ...]] = {}
     for text in texts:
@@ -92,6 +135,8 @@ def parse_shapes(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) 
         if not name or not re.fullmatch(r"\s*\d+(\s*,\s*\d+)*\s*", sizes):
             raise click.BadParameter(f'"{text}" is not of the form NAME:1,3,224,224')
         shape = tuple(map(int, sizes.split(",")))
+        if math.prod(shape) > MOST_ELEMENTS:
+            raise click.BadParameter(f'"{name}": no machine has the memory for a tensor of shape {list(shape)}')
         if shapes.setdefault(name, shape) != shape:
             raise click.BadParameter(f'"{name}" is given two shapes: {list(shapes[name])} and {list(shape)}')
     return shapes
@@ -110,9 +155,10 @@ def shape_option(function: _F) -> _F:
 
 
 def threads_option(function: _F) -> _F:
-    """`--threads N`."""
+    """`--threads N`; so many that they only wait for each other are refused."""
+    most = max(64, os.cpu_count() or 1)
     return click.option(
-        "--threads", type=click.IntRange(1), metavar="N", help="Threads of the runtime.  [default: all CPUs]"
+        "--threads", type=click.IntRange(1, most), metavar="N", help="Threads of the runtime.  [default: all CPUs]"
     )(function)
 
 
@@ -133,6 +179,19 @@ def spec_option(function: _F) -> _F:
         metavar="FILE.op",
         help="Operators in addition to the shipped ones. Repeatable.",
     )(function)
+
+
+def check_specs(specs: tuple[Path, ...]) -> None:
+    """Raise SpecError for the first problem of the files that `--spec` names, before anything is computed with them."""
+    if not specs:
+        return
+    from taso.spec.check import check_item
+    from taso.spec.spec import load_spec
+
+    spec, shipped = load_spec(specs), len(load_spec().items)
+    for item in spec.items[shipped:]:
+        for problem in check_item(item, spec):
+            raise problem
 
 
 def json_option(function: _F) -> _F:

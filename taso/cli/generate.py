@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from taso.cli.common import command, hw_option, json_option, spec_option
+from taso.cli.common import SEED, check_specs, command, hw_option, json_option, spec_option
 from taso.cli.files import check_writable
 from taso.cli.output import Output
 from taso.report import units
@@ -23,7 +23,7 @@ from taso.report import units
 )
 @spec_option
 @click.option(
-    "--seed", type=int, metavar="N", default=20191027, show_default=True, help="For the values that tell graphs apart."
+    "--seed", type=SEED, metavar="N", default=20191027, show_default=True, help="For the values that tell graphs apart."
 )
 @click.option(
     "-o",
@@ -55,11 +55,18 @@ def gen_rules(
     from taso.generate.generate import generate_rules
     from taso.report.rules import funnel_table
 
+    check_specs(specs)
     out_dir.mkdir(parents=True, exist_ok=True)
     check_writable(out_dir / "core.rules")
     with output.progress() as show:
         result = generate_rules(
-            hw=hw, ops=ops, universes=universes, extra=specs, seed=seed, progress=show, out_dir=out_dir
+            hw=hw,
+            ops=ops,
+            universes=tuple(dict.fromkeys(universes)),
+            extra=specs,
+            seed=seed,
+            progress=show,
+            out_dir=out_dir,
         )
     output.json(
         json_to,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
-from taso.cli.common import command, json_option
+from taso.cli.common import Commands, command, json_option
 from taso.cli.output import Output
 
 
-@click.group()
+@click.group(cls=Commands)
 def hw() -> None:
     """Hardware targets: what can be optimized for."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from taso.cli.common import command, hw_option, json_option, shape_option, threads_option
+from taso.cli.common import SEED, Real, command, hw_option, json_option, shape_option, threads_option
 from taso.cli.output import Output
 from taso.errors import CheckError
 
@@ -25,7 +25,7 @@ Shapes = dict[str, tuple[int, ...]]
 @click.option("--runs", type=click.IntRange(11), metavar="N", default=1000, show_default=True, help="Rounds at most.")
 @click.option(
     "--time-budget",
-    type=click.FloatRange(0, min_open=True),
+    type=Real(0, min_open=True),
     default=10.0,
     show_default=True,
     metavar="SECONDS",
@@ -33,7 +33,7 @@ Shapes = dict[str, tuple[int, ...]]
 )
 @click.option(
     "--seed",
-    type=int,
+    type=SEED,
     metavar="N",
     default=0,
     show_default=True,
@@ -107,14 +107,14 @@ def bench_as_dict(models: tuple[Path, ...], timings: list[Timing], comparison: C
 @click.option(
     "--check", "sets", type=click.IntRange(1), default=3, show_default=True, metavar="N", help="Random inputs to try."
 )
-@click.option("--seed", type=int, metavar="N", default=0, show_default=True, help="For the random inputs.")
+@click.option("--seed", type=SEED, metavar="N", default=0, show_default=True, help="For the random inputs.")
 @click.option(
     "--rtol",
-    type=click.FloatRange(0),
+    type=Real(0),
     metavar="R",
     help="Tolerance, relative to a tensor's scale.  [default: by dtype]",
 )
-@click.option("--atol", type=click.FloatRange(0), metavar="R", help="Absolute tolerance.  [default: by dtype]")
+@click.option("--atol", type=Real(0), metavar="R", help="Absolute tolerance.  [default: by dtype]")
 @json_option
 @command
 def verify(

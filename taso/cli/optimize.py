@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from taso.cli.common import command, hw_option, json_option, shape_option, spec_option, threads_option
+from taso.cli.common import (
+    SEED,
+    Real,
+    check_specs,
+    command,
+    hw_option,
+    json_option,
+    shape_option,
+    spec_option,
+    threads_option,
+)
 from taso.cli.files import check_writable, write_whole
 from taso.cli.output import Output
 
@@ -25,7 +35,7 @@ if TYPE_CHECKING:
 @threads_option
 @click.option(
     "--alpha",
-    type=click.FloatRange(1),
+    type=Real(1),
     metavar="A",
     default=1.05,
     show_default=True,
@@ -34,31 +44,29 @@ if TYPE_CHECKING:
 @click.option(
     "--budget", type=click.IntRange(0), metavar="N", default=1000, show_default=True, help="Graphs to expand."
 )
-@click.option(
-    "--time-budget", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Stop searching after this long."
-)
+@click.option("--time-budget", type=Real(0, min_open=True), metavar="SECONDS", help="Stop searching after this long.")
 @click.option("--exact", is_flag=True, help="Only rules that move data: nothing is rounded differently.")
 @click.option(
     "--max-growth",
-    type=click.FloatRange(0),
+    type=Real(0),
     metavar="F",
     default=0.1,
     show_default=True,
     help="By what part of its size the file may grow.",
 )
 @click.option(
-    "--seed", type=int, metavar="N", default=0, show_default=True, help="For the random inputs and the search."
+    "--seed", type=SEED, metavar="N", default=0, show_default=True, help="For the random inputs and the search."
 )
 @click.option(
     "--check", type=click.IntRange(1), default=3, show_default=True, metavar="N", help="Random inputs to compare on."
 )
 @click.option(
     "--rtol",
-    type=click.FloatRange(0),
+    type=Real(0),
     metavar="R",
     help="Tolerance, relative to a tensor's scale.  [default: by dtype]",
 )
-@click.option("--atol", type=click.FloatRange(0), metavar="R", help="Absolute tolerance.  [default: by dtype]")
+@click.option("--atol", type=Real(0), metavar="R", help="Absolute tolerance.  [default: by dtype]")
 @click.option(
     "--rules",
     type=click.Path(path_type=Path),
@@ -70,7 +78,7 @@ if TYPE_CHECKING:
 @click.option("--skip-rule", "skip_rules", multiple=True, metavar="ID", help="Do not use this rule. Repeatable.")
 @click.option(
     "--min-speedup",
-    type=click.FloatRange(1),
+    type=Real(1),
     metavar="R",
     default=1.01,
     show_default=True,
@@ -96,6 +104,7 @@ def optimize(
     written = _one_target(target, out)
     content = source.read_bytes()  # now, because OUT may be IN
     check_writable(written)
+    check_specs(specs)
 
     from taso.optimize import optimize as run
     from taso.report.table import report_lines
@@ -123,7 +132,9 @@ def _write(result: Result, source: Path, content: bytes, written: Path) -> None:
     """Write the result, or where nothing was improved the input's own bytes."""
     from taso.onnxio.load import save_model
 
-    if result.report.improved:
+    if written.exists() and not written.is_file():  # a device or a pipe is written to, not replaced as by save_model
+        write_whole(written, result.model.SerializeToString() if result.report.improved else content)
+    elif result.report.improved:
         save_model(result.model, written)
     elif written.exists() and os.path.samefile(source, written):
         return

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from taso.cli.common import command, json_option, spec_option
+from taso.cli.common import Commands, check_specs, command, json_option, spec_option
 from taso.cli.output import Output
 from taso.errors import CheckError, TasoError
 
@@ -36,6 +36,7 @@ def prove(
     """
     from taso.spec.spec import load_spec
 
+    check_specs(specs)
     spec = load_spec(specs)
     if json_to == "-":
         output.results_to_stderr = True
@@ -98,7 +99,7 @@ def _as_dict(verdict: Verdict) -> dict[str, object]:
     }
 
 
-@click.group()
+@click.group(cls=Commands)
 def rules() -> None:
     """The rewrite rules: list them, read one."""
 
@@ -120,6 +121,7 @@ def _rules_option(function: click.decorators.FC) -> click.decorators.FC:
 @command
 def list_(paths: tuple[Path, ...], json_to: str | None, output: Output) -> None:
     """List the rules, one a line."""
+    from taso.report import units
     from taso.report.grid import grid
     from taso.report.rules import rule_text
 
@@ -128,7 +130,7 @@ def list_(paths: tuple[Path, ...], json_to: str | None, output: Output) -> None:
     output.json(json_to, [{"id": name, "text": text, "file": str(found[name].path)} for name, text in rows])
     if json_to != "-":
         output.result(grid(rows, align="ll", indent=0))
-        output.remark(f"{len(rows):,} rules; `taso rules show ID` shows one with its proof")
+        output.remark(f"{units.counted(len(rows), 'rule')}; `taso rules show ID` shows one with its proof")
 
 
 @rules.command()

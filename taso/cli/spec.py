@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from taso.cli.common import command, json_option, spec_option
+from taso.cli.common import Commands, command, json_option, spec_option
 from taso.cli.output import Output
 from taso.errors import CheckError
 
 
-@click.group()
+@click.group(cls=Commands)
 def spec() -> None:
     """The operator specifications."""
 
@@ -30,11 +30,12 @@ def check(specs: tuple[Path, ...], tries: int, json_to: str | None, output: Outp
     is refuted.
     """
     from taso.report.spec import spec_lines
+    from taso.resources import opspec_dir
     from taso.spec.check import check_spec
     from taso.spec.conform import check_all
-    from taso.spec.spec import load_spec
+    from taso.spec.spec import read_spec
 
-    loaded = load_spec(specs)
+    loaded = read_spec([opspec_dir(), *specs])
     problems = check_spec(loaded)
     if problems:
         for problem in problems[1:]:

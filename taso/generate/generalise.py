@@ -22,8 +22,8 @@ from taso.generate.writings import MODES, Choice, SchemaWriter, choices
 from taso.prove.prover import Verdict, prove_rule
 from taso.spec import syntax as s
 from taso.spec.elaborate import Typed
-from taso.spec.evaluate import Shape
 from taso.spec.spec import Spec
+from taso.spec.value import Shape
 
 MAX_PROOFS = 6  # writings of the right side that agree on samples and are tried to be proved
 TRIES = 12  # random inputs tried on a writing that could not be proved

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from taso.errors import UsageError
+from taso.errors import UsageError, did_you_mean
 from taso.generate.candidates import Candidate, Equalities, find_candidates
 from taso.generate.directions import directions, worth_shipping
 from taso.generate.enumerate import enumerate_universe
@@ -101,7 +101,7 @@ def generate_rules(
     for name in names:
         if name not in spec.universes:
             hint = did_you_mean(name, spec.universes)
-            raise UsageError(f'there is no universe "{name}"; there are: {", ".join(sorted(spec.universes))}{hint}')
+            raise UsageError(f"no universe is called {name!r}; there are {', '.join(sorted(spec.universes))}{hint}")
     result = GenerateResult([], [])
     derivation = Derivation(spec)
     with Pool(spec, processes) as pool:

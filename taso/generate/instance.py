@@ -10,9 +10,9 @@ from taso.generate.universe import Concrete
 from taso.prove.bind import tensors_of
 from taso.spec import syntax as s
 from taso.spec.elaborate import Typed, elaborate
-from taso.spec.evaluate import Shape
 from taso.spec.plan import concrete
 from taso.spec.spec import Spec
+from taso.spec.value import Shape
 
 MAX_RANK = 4
 _LETTERS = {0: "rstuvw", 1: "vwuzst", 2: "abcdefgh"}  # by rank: scalars, vectors, matrices

@@ -12,8 +12,8 @@ from taso.errors import ShapeError, SpecError
 from taso.graph.graph import Arena, Graph, TensorType, Value
 from taso.search.rewrite import RuleIndex, rewrites
 from taso.spec import syntax as s
-from taso.spec.evaluate import Shape
 from taso.spec.spec import Spec
+from taso.spec.value import Shape
 
 
 class Derivation:

@@ -15,10 +15,11 @@ import numpy as np
 from taso.errors import ShapeError, SpecError
 from taso.spec import syntax as s
 from taso.spec.elaborate import Typed, elaborate
-from taso.spec.evaluate import Scope, Value, evaluate, holds
+from taso.spec.evaluate import Scope, evaluate, holds
 from taso.spec.lower import run_typed
 from taso.spec.plan import concrete
 from taso.spec.spec import Spec
+from taso.spec.value import Value
 
 Array = Any
 Concrete = tuple[int, ...]

@@ -11,11 +11,12 @@ from taso.errors import TasoError
 from taso.generate.general import tensors
 from taso.generate.universe import value_expr
 from taso.spec import syntax as s
-from taso.spec.elaborate import Typed, elaborate, real_division
-from taso.spec.evaluate import Scope, Value, evaluate
+from taso.spec.elaborate import Typed, elaborate
+from taso.spec.evaluate import Scope, evaluate, real_division
 from taso.spec.lower import run
 from taso.spec.plan import concrete
 from taso.spec.spec import Spec
+from taso.spec.value import Value
 
 
 class Writer:

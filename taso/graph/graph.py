@@ -17,11 +17,12 @@ import numpy as np
 from taso.algebra.poly import Quantity
 from taso.errors import ShapeError
 from taso.spec import syntax as s
-from taso.spec.elaborate import Typed, elaborate, real_division
-from taso.spec.evaluate import Scope, Shape, evaluate, holds
+from taso.spec.elaborate import Typed, elaborate
+from taso.spec.evaluate import Scope, evaluate, holds, real_division
 from taso.spec.shapes import solve
 from taso.spec.spec import Spec
 from taso.spec.traits import commutative
+from taso.spec.value import Shape
 
 Attrs = tuple[tuple[str, Any], ...]
 INPUT, CONSTANT, OPAQUE = "<input>", "<constant>", "<opaque>"

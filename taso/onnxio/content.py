@@ -16,7 +16,8 @@ from taso.onnxio.context import STANDARD, Context, domain_of, subgraphs
 from taso.onnxio.reading import Known, NotRead, applies, bind
 from taso.onnxio.tensor import SMALL, Array, from_array
 from taso.spec import syntax as s
-from taso.spec.evaluate import Shape, evaluate
+from taso.spec.evaluate import evaluate
+from taso.spec.value import Shape
 
 _DEPTH = 200  # nodes between a tensor and the constants and shapes that it is computed from
 

@@ -18,11 +18,12 @@ from taso.onnxio.context import Opaque
 from taso.search.match import Bindings, match_macro
 from taso.search.sketch import Sketches
 from taso.spec import syntax as s
-from taso.spec.elaborate import real_division
-from taso.spec.evaluate import Scope, Shape, evaluate, holds, numpy_shape
+from taso.spec.builtins import numpy_shape
+from taso.spec.evaluate import Scope, evaluate, holds, real_division
 from taso.spec.node import attribute, schema
 from taso.spec.shapes import Declared, solve
 from taso.spec.spec import Spec
+from taso.spec.value import Shape
 
 
 @dataclass(frozen=True, eq=False)

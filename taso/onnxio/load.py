@@ -12,7 +12,7 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import TypeProto, checker, external_data_helper
 
-from taso.errors import ModelError, UsageError
+from taso.errors import ModelError, UsageError, did_you_mean
 from taso.onnxio.context import captured_names, dim_name, is_static, subgraphs
 from taso.onnxio.tensor import byte_size
 
@@ -192,6 +192,10 @@ def save_model(model: onnx.ModelProto, path: str | Path) -> None:
 
 
 def _write_whole(path: Path, chunks: Sequence[bytes]) -> None:
+    if path.exists() and not path.is_file():  # a device or a pipe: nothing to be replaced
+        with path.open("wb") as file:
+            file.writelines(chunks)
+        return
     beside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
     try:
         with beside.open("xb") as file:

@@ -14,8 +14,7 @@ from taso.algebra.poly import Quantity
 from taso.graph.graph import Arena, Value
 from taso.onnxio.tensor import ARITHMETIC, exact
 from taso.spec import syntax as s
-from taso.spec.elaborate import real_division
-from taso.spec.evaluate import Scope, evaluate, holds
+from taso.spec.evaluate import Scope, evaluate, holds, real_division
 from taso.spec.spec import Spec
 from taso.spec.traits import copies
 

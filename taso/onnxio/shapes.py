@@ -7,7 +7,7 @@ they were, so that an operator which keeps a size keeps the polynomial.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import onnx
@@ -17,7 +17,7 @@ from taso.algebra.poly import Poly, Quantity, evaluate, names, var
 from taso.graph.graph import TensorType
 from taso.onnxio.context import dim_name, is_static
 from taso.onnxio.tensor import dtype_name, element_type
-from taso.spec.evaluate import Shape
+from taso.spec.value import Shape
 
 
 @dataclass
@@ -49,20 +49,23 @@ class Symbols:
 
 def declared_type(proto: TypeProto, symbols: Symbols, hint: str) -> TensorType:
     """What a model says about an input: free dimensions become symbols."""
+
+    def free(name: str | None, axis: int) -> Quantity:
+        return symbols.fresh(f"{hint}_{axis}") if name is None else symbols.of(name)
+
+    return _read(proto, free)
+
+
+def _read(proto: TypeProto, free: Callable[[str | None, int], Quantity]) -> TensorType:
+    """A type of ONNX; `free` gives the size of a dimension that has no number, from its name (if any) and its axis."""
     if not proto.HasField("tensor_type"):
         return TensorType("", None)
     tensor = proto.tensor_type
     dtype = dtype_name(tensor.elem_type)
     if not tensor.HasField("shape"):
         return TensorType(dtype, None)
-    shape: list[Quantity] = []
-    for axis, dim in enumerate(tensor.shape.dim):
-        if is_static(dim):
-            shape.append(int(dim.dim_value))
-        else:
-            name = dim_name(dim)
-            shape.append(symbols.fresh(f"{hint}_{axis}") if name is None else symbols.of(name))
-    return TensorType(dtype, tuple(shape))
+    dims = enumerate(tensor.shape.dim)
+    return TensorType(dtype, tuple(int(d.dim_value) if is_static(d) else free(dim_name(d), axis) for axis, d in dims))
 
 
 def sized(shape: Shape, sizes: Mapping[str, int]) -> tuple[int, ...] | None:
@@ -130,21 +133,13 @@ def inferred_type(
 
     Dimensions that onnx does not know get fresh symbols, one for each of its own names, which are kept in `fresh`.
     """
-    if not proto.HasField("tensor_type"):
-        return TensorType("", None)
-    tensor = proto.tensor_type
-    dtype = dtype_name(tensor.elem_type)
-    if not tensor.HasField("shape"):
-        return TensorType(dtype, None)
-    shape: list[Quantity] = []
-    for axis, dim in enumerate(tensor.shape.dim):
-        if is_static(dim):
-            shape.append(int(dim.dim_value))
-        elif dim.dim_param in meaning:
-            shape.append(meaning[dim.dim_param])
-        else:
-            key = dim.dim_param or f"{hint} {axis}"
-            if key not in fresh:
-                fresh[key] = symbols.fresh(f"{hint}_{axis}")
-            shape.append(fresh[key])
-    return TensorType(dtype, tuple(shape))
+
+    def free(name: str | None, axis: int) -> Quantity:
+        if name is not None and name in meaning:
+            return meaning[name]
+        key = name or f"{hint} {axis}"
+        if key not in fresh:
+            fresh[key] = symbols.fresh(f"{hint}_{axis}")
+        return fresh[key]
+
+    return _read(proto, free)

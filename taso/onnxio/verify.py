@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from taso.errors import MeasureError, ModelError, UsageError
+from taso.errors import MeasureError, ModelError, UsageError, did_you_mean
 from taso.hardware.runtime import Value, load_with_fallback
 from taso.onnxio.context import dim_name, is_static
 

@@ -20,9 +20,10 @@ from taso.prove.sizes import Sizes
 from taso.prove.terms import Unsupported
 from taso.spec import syntax as s
 from taso.spec.elaborate import Elaborator, Typed, _Env
-from taso.spec.evaluate import Scope, Shape, UnboundName, Value, evaluate
+from taso.spec.evaluate import Scope, UnboundName, evaluate
 from taso.spec.shapes import Declared, solve
 from taso.spec.spec import Spec
+from taso.spec.value import Shape, Value
 
 Choices = dict[str, Value]  # "rank x" -> rank; "k" -> value of a structural attribute or length of a shape
 

@@ -21,9 +21,10 @@ from taso.prove.normal import added, apply, product
 from taso.prove.terms import ONE, Piece, Read, Sum, Term, Unsupported, atom_sum, constant, scaled, size_sum
 from taso.spec import syntax as s
 from taso.spec.elaborate import Typed
-from taso.spec.evaluate import Scope, Shape, Value, compare, elements, evaluate
+from taso.spec.evaluate import Scope, elements, evaluate
 from taso.spec.shapes import Theory, solve
 from taso.spec.spec import Spec
+from taso.spec.value import Shape, Value, compare
 
 FUNCTIONS = frozenset(
     {"exp", "log", "sqrt", "tanh", "sigmoid", "erf", "abs", "pow", "sin", "cos", "sign", "floor", "ceil"}

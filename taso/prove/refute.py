@@ -19,8 +19,9 @@ from taso.prove.terms import Unsupported
 from taso.prove.verdict import Counterexample
 from taso.spec import lower
 from taso.spec import syntax as s
-from taso.spec.evaluate import Scope, Value, holds
+from taso.spec.evaluate import Scope, holds
 from taso.spec.spec import Spec
+from taso.spec.value import Value
 
 _LARGEST = 4096  # elements of a tensor
 

@@ -16,12 +16,13 @@ from taso.errors import ShapeError, SpecError
 from taso.graph.graph import Node, Value
 from taso.search.uniform import same_number, uniform
 from taso.spec import syntax as s
-from taso.spec.elaborate import real_division, show_head
-from taso.spec.evaluate import Scope, UnboundName, compare, evaluate, holds
+from taso.spec.elaborate import show_head
+from taso.spec.evaluate import Scope, UnboundName, evaluate, holds, real_division
 from taso.spec.sample import names_in
 from taso.spec.shapes import solve
 from taso.spec.spec import Spec
 from taso.spec.traits import commutative
+from taso.spec.value import compare
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from functools import cache
 
 from taso.algebra.poly import Poly, Quantity, substitute, var
 from taso.algebra.poly import names as poly_names
-from taso.errors import SpecError
+from taso.errors import SpecError, did_you_mean
 from taso.spec import syntax as s
-from taso.spec.evaluate import BUILTINS
+from taso.spec.builtins import BUILTINS
 from taso.spec.functions import FUNCTIONS
 
 

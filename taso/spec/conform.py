@@ -18,13 +18,14 @@ import numpy as np
 
 from taso.errors import SpecError, TasoError
 from taso.spec import syntax as s
-from taso.spec.elaborate import elaborate, real_division
-from taso.spec.evaluate import Scope, Value, evaluate, holds
+from taso.spec.elaborate import elaborate
+from taso.spec.evaluate import Scope, evaluate, holds, real_division
 from taso.spec.lower import run_term, run_typed
 from taso.spec.node import NodeCase, NotRun, is_current, legal, newest_opset, run_reference, run_runtime, schema
 from taso.spec.sample import Concrete, Sample, draw, draw_tensor
 from taso.spec.shapes import Declared
 from taso.spec.spec import Spec
+from taso.spec.value import Value
 
 if TYPE_CHECKING:
     from taso.spec.axioms import AxiomResult

@@ -23,11 +23,12 @@ from taso.graph.graph import Value as GraphValue
 from taso.onnxio.reading import NotRead, bind, mentions, read
 from taso.spec import syntax as s
 from taso.spec.conform import KINDS, Conformance, compare
-from taso.spec.evaluate import Scope, Value, evaluate
+from taso.spec.evaluate import Scope, evaluate
 from taso.spec.lower import run
 from taso.spec.node import NodeCase, newest_opset, node_of, schema
 from taso.spec.sample import Concrete, Sizes, draw, draw_real, draw_shape, draw_tensor
 from taso.spec.spec import Spec
+from taso.spec.value import Value
 
 ATTEMPTS = 400  # nodes drawn for one that the import applies to
 

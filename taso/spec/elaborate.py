@@ -13,9 +13,10 @@ from typing import Literal
 
 from taso.errors import ShapeError, SpecError
 from taso.spec import syntax as s
-from taso.spec.evaluate import Scope, Shape, Value, evaluate, holds
+from taso.spec.evaluate import Scope, attribute, evaluate, holds
 from taso.spec.shapes import EXACT, Declared, Signature, Theory, expected, solve
 from taso.spec.spec import Spec
+from taso.spec.value import Shape, Value
 
 
 @dataclass(frozen=True)
@@ -227,24 +228,8 @@ def _attributes(declared: Declared, term: s.Apply, env: _Env) -> dict[str, Value
                 line=term.pos.line,
                 column=term.pos.column,
             )
-        values[name] = evaluate(real_division(expr) if types[name] == "real" else expr, scope)
+        values[name] = attribute(types[name], expr, scope)
     return values
-
-
-def real_division(expr: s.Expr) -> s.Expr:
-    """The expression with `/` between whole numbers meaning real division, as it does among elements."""
-    match expr:
-        case s.Bin("/", left, right, pos):
-            return s.Bin("/", s.Call("real", (real_division(left),), pos), real_division(right), pos)
-        case s.Bin(op, left, right, pos):
-            return s.Bin(op, real_division(left), real_division(right), pos)
-        case s.Neg(value, pos):
-            return s.Neg(real_division(value), pos)
-        case s.If(condition, then, otherwise, pos):
-            return s.If(condition, real_division(then), real_division(otherwise), pos)
-        case s.Call(function, args, pos) if function in ("max", "min", "abs", "sqrt"):
-            return s.Call(function, tuple(real_division(arg) for arg in args), pos)
-    return expr
 
 
 def _literal(value: s.Expr, env: _Env, shape: Shape) -> Typed:

@@ -13,7 +13,8 @@ import numpy as np
 
 from taso.errors import SpecError
 from taso.spec import syntax as s
-from taso.spec.evaluate import BUILTINS, Scope, UnboundName, evaluate
+from taso.spec.builtins import BUILTINS
+from taso.spec.evaluate import Scope, UnboundName, evaluate
 
 Indexed = Any  # int | bool | Fraction | float | np.ndarray | tuple[Indexed, ...]
 

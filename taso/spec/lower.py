@@ -19,10 +19,11 @@ import numpy as np
 from taso.errors import SpecError
 from taso.spec import syntax as s
 from taso.spec.elaborate import Typed, elaborate
-from taso.spec.evaluate import Scope, Value
+from taso.spec.evaluate import Scope
 from taso.spec.plan import Plan, compile_plan, concrete
 from taso.spec.shapes import solve
 from taso.spec.spec import Spec
+from taso.spec.value import Value
 
 Array = Any  # np.ndarray or cupy.ndarray
 

@@ -14,7 +14,7 @@ from onnx import defs, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from taso.errors import MeasureError, TasoError
-from taso.spec.evaluate import Value
+from taso.spec.value import Value
 
 Schema = Any  # onnx.defs.OpSchema
 

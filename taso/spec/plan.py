@@ -19,9 +19,10 @@ from taso.algebra.poly import Poly
 from taso.errors import ShapeError, SpecError
 from taso.spec import syntax as s
 from taso.spec.contract import contract
-from taso.spec.evaluate import Scope, Shape, dims
+from taso.spec.evaluate import Scope, dims
 from taso.spec.functions import FUNCTIONS
 from taso.spec.grid import Indexed, on_grid
+from taso.spec.value import Shape
 
 Array = Any
 

@@ -17,8 +17,9 @@ import numpy as np
 
 from taso.errors import SpecError, TasoError
 from taso.spec import syntax as s
-from taso.spec.evaluate import Scope, Shape, Value, dims, evaluate
+from taso.spec.evaluate import Scope, dims, evaluate
 from taso.spec.shapes import Declared, solve
+from taso.spec.value import Shape, Value
 
 Concrete = tuple[int, ...]
 LARGEST = 4096  # elements of a tensor

@@ -14,7 +14,8 @@ from functools import cache, lru_cache
 from taso.algebra.poly import Quantity, exact_quotient
 from taso.errors import ShapeError, SpecError
 from taso.spec import syntax as s
-from taso.spec.evaluate import Scope, Shape, UnboundName, Value, dims, evaluate, holds
+from taso.spec.evaluate import Scope, UnboundName, attribute, dims, evaluate, holds
+from taso.spec.value import Shape, Value
 
 Declared = s.Operator | s.Macro
 
@@ -138,7 +139,7 @@ def _given(declared: Declared, attrs: Mapping[str, Value]) -> dict[str, Value]:
     for attr in declared.attrs:
         if attr.name not in values and attr.default is not None:
             try:
-                values[attr.name] = evaluate(attr.default, Scope(values))
+                values[attr.name] = attribute(attr.type, attr.default, Scope(values))
             except UnboundName:
                 continue  # a default that depends on sizes; tried again at the end
     return values
@@ -239,7 +240,7 @@ def _finish(declared: Declared, scope: Scope, theory: Theory, partial: bool) -> 
     for attr in declared.attrs:
         if attr.name not in scope.values and attr.default is not None:
             try:
-                scope.values[attr.name] = evaluate(attr.default, scope)
+                scope.values[attr.name] = attribute(attr.type, attr.default, scope)
             except UnboundName:
                 if not partial:
                     raise

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from taso.errors import SpecError
+from taso.errors import SpecError, did_you_mean
 from taso.resources import opspec_dir
 from taso.spec import syntax as s
-from taso.spec.evaluate import Shape, Value
 from taso.spec.parse import parse
 from taso.spec.shapes import Declared
+from taso.spec.value import Shape, Value
 
 
 @dataclass

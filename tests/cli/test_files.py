@@ -35,9 +35,16 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert (tmp_path / "real").read_bytes() == b"new"
 
 
-def test_a_device_is_written_to_and_not_replaced() -> None:
-    write_whole(Path(os.devnull), b"anything")
-    assert Path(os.devnull).is_char_device()
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_whole(pipe, b"anything")
+        assert os.read(reader, 100) == b"anything"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
 
 
 def test_a_failure_leaves_the_old_content_and_no_rubbish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,7 +73,7 @@ def test_shows_where_a_rule_does_not_parse() -> None:
     result = run("prove", "-e", "relu(add(a, b) ==> a")
     assert result.exit_code == 1
     assert result.stderr.splitlines()[:3] == [
-        "<rule>:1:16: error: unexpected `==>`; expected `)`, `,`, `;`",
+        "<rule>:1:16: error: unexpected `==>`; expected `)`, `,` or `;`",
         "   | relu(add(a, b) ==> a",
         "   |                ^",
     ]

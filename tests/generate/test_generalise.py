@@ -10,9 +10,9 @@ from taso.generate.generalise import Failure, Schema, generalise
 from taso.generate.instance import type_instance
 from taso.generate.tidy import tidy
 from taso.prove.prover import prove_rule
-from taso.spec.evaluate import Shape
 from taso.spec.parse import parse_rule
 from taso.spec.spec import load_spec
+from taso.spec.value import Shape
 
 SPEC = load_spec()
 SAME = "before = [1, 1], after = [1, 1]"  # pads that keep an image's size under a 3x3 kernel

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from taso.generate.minimise import Derivation
-from taso.spec.evaluate import Shape
 from taso.spec.parse import parse_rule
 from taso.spec.spec import load_spec
+from taso.spec.value import Shape
 
 SPEC = load_spec()
 DISTRIBUTE = parse_rule("rule d1 matmul(a, add(b, c)) ==> add(matmul(a, b), matmul(a, c))")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from pathlib import Path
 
@@ -106,6 +107,18 @@ def test_external_data(tmp_path: Path) -> None:
     (tmp_path / "w.bin").unlink()
     with pytest.raises(ModelError, match="external data cannot be read"):
         load_model(tmp_path / "m.onnx")
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    source, pipe = model(RELU), tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        save_model(source, pipe)
+        assert os.read(reader, 1 << 16) == source.SerializeToString()
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
 
 
 def test_large_models_are_written_with_external_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

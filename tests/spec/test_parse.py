@@ -10,7 +10,7 @@ import pytest
 from taso.errors import SpecError
 from taso.resources import opspec_dir
 from taso.spec import syntax as s
-from taso.spec.parse import parse, parse_expr, parse_file, parse_rule, parse_term
+from taso.spec.parse import _READABLE, _parser, parse, parse_expr, parse_file, parse_rule, parse_term
 from taso.spec.spec import Spec, read_spec
 
 MATMUL = """# Rows times columns.
@@ -116,13 +116,18 @@ def test_terms() -> None:
 @pytest.mark.parametrize(
     ("text", "line", "column", "message"),
     [
-        ("op f(x[*s]) -> [*s]\n    out[*i] = x[*i", 2, 19, "unexpected the end of the file"),
+        ("op f(x[*s]) -> [*s]\n    out[*i] = x[*i", 2, 19, "unexpected end; expected "),
         ("op f(x[*s]) -> [*s]\n    out[*i] + x[*i]", 2, 13, "unexpected `+`; expected `=`"),
         ("op f(x[*s]; k: whole) -> [*s] out[*i] = x[*i]", 1, 13, "unknown attribute type `whole`"),
         ("op f(x[n]) -> [n] out[i] = sum(j <= n) x[j]", 1, 32, "a range is written `j < bound`"),
         ("import F(x: words) since 1 = x", 1, 10, "unknown input kind `words`"),
         ("axiom f(x) == x ranks (x, y) in [(1)]", 1, 17, "2 names but 1 ranks"),
-        ("?", 1, 1, "unexpected `?`"),
+        ("?", 1, 1, "unexpected `?`; expected `axiom`, `content`/`extent`, `import`, "),
+        ("axiom f(x) = x", 1, 12, "unexpected `=`; expected `==`\n"),
+        ("op f(x[*s]) > [*s]", 1, 13, "unexpected `>`; expected `->`\n"),
+        ("import F(x.) since 1 = x", 1, 11, "unexpected `.`; expected `)`, `,`, `...`, `:` or `;`\n"),
+        ("macro f(x[n]) = f(x", 1, 20, "unexpected end; expected `)`, `,` or `;`\n"),
+        ("universe u const", 1, 17, "unexpected end; expected a name\n"),
     ],
 )
 def test_mistakes_have_a_place(text: str, line: int, column: int, message: str) -> None:
@@ -131,6 +136,13 @@ def test_mistakes_have_a_place(text: str, line: int, column: int, message: str) 
     assert (caught.value.line, caught.value.column) == (line, column)
     assert message in str(caught.value) and str(caught.value).startswith(f"a.op:{line}:{column}: error: ")
     assert text.splitlines()[line - 1] in str(caught.value)
+
+
+@pytest.mark.parametrize("start", ["start", "rule", "term", "cond"])
+def test_every_token_has_a_name_that_a_person_writes(start: str) -> None:
+    for terminal in _parser(start).terminals:
+        if terminal.name not in _parser(start).ignore_tokens:
+            assert terminal.name in _READABLE or terminal.pattern.type == "str"
 
 
 def test_names_are_taken_once() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -11,9 +12,10 @@ from hypothesis import strategies as st
 from taso.algebra.poly import floordiv, var
 from taso.errors import ShapeError
 from taso.spec import syntax as s
-from taso.spec.parse import parse
+from taso.spec.elaborate import elaborate
+from taso.spec.parse import parse, parse_term
 from taso.spec.shapes import Declared, solve, structural
-from taso.spec.spec import load_spec
+from taso.spec.spec import Spec, load_spec
 
 A, B, C = var("a"), var("b"), var("c")
 
@@ -51,6 +53,18 @@ def shape(op: str, *shapes: tuple[Any, ...], **attrs: Any) -> Any:
 )
 def test_results(op: str, shapes: list[Any], attrs: dict[str, Any], expected: Any) -> None:
     assert shape(op, *shapes, **attrs) == expected
+
+
+def test_a_real_default_divides_reals_and_others_round_down() -> None:
+    spec = Spec()
+    spec.add(
+        "op scale(x[*s]; by: real) -> [*s] out[*i] = by * x[*i]\n"
+        "macro sixth(x[n]; by: real = 1 / 6, half: int = 7 / 2, mean: real = 1 / n) = scale(x; by = by)",
+        "a.op",
+    )
+    assert solve(spec.declared("sixth"), [(4,)], {}).attrs == {"by": Fraction(1, 6), "half": 3, "mean": Fraction(1, 4)}
+    typed = elaborate(parse_term("sixth(x)"), spec, {"x": (4,)})
+    assert (typed.head, typed.attr) == ("scale", {"by": Fraction(1, 6)})
 
 
 @pytest.mark.parametrize(
