@@ -142,7 +142,6 @@ class _Job:
     show: Progress
     inputs: list[dict[str, object]] = field(default_factory=list)
     tiler: Tiler | None = None
-    measured: int = 0  # kernels
 
     def search(self, imported: Imported, rules: RuleSet, limits: Limits, max_growth: float) -> list[Candidate]:
         """The best few graphs, the cheapest first; none if nothing cheaper was found."""
@@ -160,7 +159,7 @@ class _Job:
             search = Search(index, costs, arena, bounds, self._searching)
             found = list(search.run(imported.graph))
             self.report.kernels, self.report.source = len(kernels.kernels), latency.source
-            self.report.kernels_known = len(kernels.kernels) - self.measured
+            self.report.kernels_known = len(kernels.kernels) - len(latency.measured)
             self.report.understood = _understood(costs, imported)
         self.report.estimated_before_us = self.report.estimated_after_us = start.latency
         self.report.graphs, self.report.rules_available = search.visited, len(rules)
@@ -286,7 +285,6 @@ class _Job:
         return path
 
     def _measuring(self, done: int, total: int, known: int) -> None:
-        self.measured += 1
         self.show("measuring kernels", done, total, f"{known} known" if known else "")
 
     def _searching(self, graphs: int, best_us: float) -> None:

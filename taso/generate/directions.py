@@ -9,16 +9,20 @@ from taso.generate.candidates import Candidate
 from taso.prove.bind import tensors_of
 from taso.spec import syntax as s
 from taso.spec.spec import Spec
+from taso.spec.traits import elementwise
 
 GROWTH = 2  # operators that the right side of a rule may have more than the left
 
 
-def directions(candidate: Candidate, spec: Spec) -> Iterator[Candidate]:
-    """The candidate as it is, then the other way round; only those that can be of use.
+def directions(candidate: Candidate, ops: int, spec: Spec) -> Iterator[Candidate]:
+    """The candidate as it is, then the other way round; only those that can be of use in a search.
 
     The right side uses tensors of the left side only, and the left is no bare tensor. A constant on the left would
     have to be recognised in a model, which holds numbers and no operators; a tensor with itself is rare. Writing one
     operator as several, or many more than there were, helps nothing that a rule of its own does not find.
+
+    Args:
+        ops: the largest number of operators in a graph that was enumerated.
     """
     for source, target in ((candidate.source, candidate.target), (candidate.target, candidate.source)):
         if not all(isinstance(term, s.Apply) for term in source):
@@ -27,27 +31,36 @@ def directions(candidate: Candidate, spec: Spec) -> Iterator[Candidate]:
             continue
         if any(_has_constant(term) for term in source) or any(_doubled(term) for term in (*source, *target)):
             continue
-        before, after = (_operators(side, spec) for side in (source, target))
-        if after > before and (before == 1 or after > before + GROWTH):
-            continue
-        yield replace(candidate, source=source, target=target)
+        if _small(source, target, ops, spec):
+            yield replace(candidate, source=source, target=target)
 
 
-def worth_shipping(rule: s.Rule, ops: int, spec: Spec) -> bool:
-    """Whether a search should try a rule; the others serve only to derive from.
+def _small(source: tuple[s.Term, ...], target: tuple[s.Term, ...], ops: int, spec: Spec) -> bool:
+    """Whether both sides have few enough operators.
 
-    Telling tensors apart can make a rule larger than what was enumerated; one operator more is let pass. A right side
-    that computes with more operators than the left, one of them on a constant it brings along, makes nothing faster.
+    Telling tensors apart can make a candidate larger than what was enumerated; one operator more is let pass. A right
+    side that computes with more operators than the left makes nothing faster if one of them is on a constant that it
+    brings along, or if all work element by element.
     """
-    before, after = (_operators(side, spec) for side in (rule.source, rule.target))
-    more = len(rule.source) - 1  # outputs that a split adds
+    before, after = (_operators(side, spec) for side in (source, target))
+    more = len(source) - 1  # outputs that a split adds
     if max(before, after) > ops + 1 + 2 * more:
         return False
-    return after <= before or not any(_has_constant(term) for term in rule.target)
+    if after <= before:
+        return True
+    if before == 1 or after > before + GROWTH or any(_has_constant(term) for term in target):
+        return False
+    return not all(_elementwise(term, spec) for term in (*source, *target))
 
 
 def _has_constant(term: s.Term) -> bool:
     return isinstance(term, s.Apply) and (not term.args or any(_has_constant(arg) for arg in term.args))
+
+
+def _elementwise(term: s.Term, spec: Spec) -> bool:
+    if not isinstance(term, s.Apply):
+        return True
+    return elementwise(spec.operators[term.op]) and all(_elementwise(arg, spec) for arg in term.args)
 
 
 def _doubled(term: s.Term) -> bool:

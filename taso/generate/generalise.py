@@ -19,7 +19,7 @@ from taso.generate.samples import agrees, sample_left
 from taso.generate.symbols import Symbols, distinct_sizes
 from taso.generate.tidy import tidy
 from taso.generate.writings import MODES, Choice, SchemaWriter, choices
-from taso.prove.prover import Verdict, prove_rule
+from taso.prove.prover import Verdict, prove_rule, refute_rule
 from taso.spec import syntax as s
 from taso.spec.elaborate import Typed
 from taso.spec.spec import Spec
@@ -115,15 +115,18 @@ def _find_target(
 def _weaken(rule: s.Rule, spec: Spec) -> s.Rule:
     """Drop conditions as long as the rule stays proved.
 
-    First all that say what a symbol is are tried against what the sizes really need, then one by one.
+    First all that say what a symbol is are tried against what the sizes really need, then all that are left at once,
+    then one by one.
     """
     bare = replace(rule, where=tuple(c for c in rule.where if not says_symbol(c) and not says_odd(c)))
     if len(bare.where) < len(rule.where):
-        verdict = prove_rule(bare, spec, tries=TRIES)
+        verdict = prove_rule(bare, spec, tries=0)
         if verdict.status == "proved":
             weaker = replace(bare, where=(*bare.where, *lifted(verdict.conditions)))
             if not verdict.conditions or _holds(weaker, spec):
                 rule = weaker
+    if len(rule.where) > 1 and _holds(replace(rule, where=()), spec):
+        return replace(rule, where=())
     for condition in rule.where:
         fewer = replace(rule, where=tuple(c for c in rule.where if c != condition))
         if _holds(fewer, spec):
@@ -133,37 +136,53 @@ def _weaken(rule: s.Rule, spec: Spec) -> s.Rule:
 
 def _holds(rule: s.Rule, spec: Spec) -> bool:
     """Whether a rule is proved as it stands."""
-    verdict = prove_rule(rule, spec, tries=TRIES)
+    if refute_rule(rule, spec, tries=8, first=True) is not None:  # which is quicker than to fail to prove it
+        return False
+    verdict = prove_rule(rule, spec, refute_first=False, tries=0)
     return verdict.status == "proved" and not verdict.conditions
 
 
 def _generalise_axes(
     instance: Instance, symbols: Symbols, choice: Choice, rule: s.Rule, spec: Spec
 ) -> Schema | Failure:
-    """Write axes as symbols, as they are or from the end: whichever is proved for the most ranks."""
-    best: Schema | None = None
-    most = 0
-    seen: set[s.Rule] = set()
+    """Write axes as symbols, as they are or from the end: whichever is proved for the most ranks.
+
+    The tidied rules are what is proved; untidied ones only count where no tidied one is proved.
+    """
+    variants = _axes_written(instance, symbols, choice, rule, spec)
+    for written in ([tidy(variant, spec) for variant in variants], variants):
+        best = _most_ranks(written, spec)
+        if best is not None:
+            return best
+    for known in dict.fromkeys((tidy(rule, spec), rule)):
+        verdict = prove_rule(known, spec)
+        if verdict.status == "proved" and not verdict.conditions:
+            return Schema(known, verdict)
+    return Failure("unknown", verdict.reason)
+
+
+def _axes_written(instance: Instance, symbols: Symbols, choice: Choice, rule: s.Rule, spec: Spec) -> list[s.Rule]:
+    """The rule in each mode of writing axes, for more ranks."""
+    found: dict[s.Rule, None] = {}
     for mode in MODES:
         structure: dict[tuple[str, Any], str] = {}
         writer = SchemaWriter(spec, choice.numeric(symbols), mode, structure)
         left = writer.side(instance.source)
         on_left = dict(structure)
         right = writer.side(instance.target)
-        if structure != on_left:
-            continue  # an axis of the right side that the left does not name
-        variant = replace(rule, source=left, target=right, ranks=instance.more_ranks)
-        if variant in seen:
-            continue
-        seen.add(variant)
-        verdict = prove_rule(variant, spec, refute_first=False, tries=TRIES)
+        if structure == on_left:  # else the right side has an axis that the left does not name
+            found[replace(rule, source=left, target=right, ranks=instance.more_ranks)] = None
+    return list(found)
+
+
+def _most_ranks(variants: Sequence[s.Rule], spec: Spec) -> Schema | None:
+    """The first of the rules that are proved for the most ranks, if any is."""
+    best: Schema | None = None
+    most = 0
+    for variant in variants:
+        verdict = prove_rule(variant, spec, refute_first=False, tries=0)
         if verdict.status != "proved" or verdict.conditions or verdict.ranks is None:
             continue
         if len(verdict.ranks.choices) > most:
             best, most = Schema(replace(variant, ranks=verdict.ranks), verdict), len(verdict.ranks.choices)
-    if best is None:
-        verdict = prove_rule(rule, spec)
-        if verdict.status != "proved":
-            return Failure(verdict.status, verdict.reason)
-        best = Schema(rule, verdict)
-    return replace(best, rule=tidy(best.rule, spec))
+    return best

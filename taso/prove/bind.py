@@ -14,6 +14,7 @@ from fractions import Fraction
 
 from taso.algebra.poly import Quantity, var
 from taso.errors import ShapeError, SpecError
+from taso.prove.decide import Limits
 from taso.prove.facts import Fact, ge
 from taso.prove.index import cases_of
 from taso.prove.sizes import Sizes
@@ -272,7 +273,7 @@ class _Lenient(Sizes):
 
 
 def instances(
-    rule: s.Rule, spec: Spec, choices: Choices, max_rank: int, rlimit: int, *, source_only: bool = False
+    rule: s.Rule, spec: Spec, choices: Choices, max_rank: int, limits: Limits, *, source_only: bool = False
 ) -> Iterator[Instance | tuple[Choices, ShapeError]]:
     """All instances of a rule whose left side is well-typed, in a fixed order; with the reason instead where the right
     side is not.
@@ -281,20 +282,20 @@ def instances(
         SpecError: the rule names something that its left side does not bind.
     """
     try:
-        yield _instance(rule, spec, choices, max_rank, rlimit, source_only)
+        yield _instance(rule, spec, choices, max_rank, limits, source_only)
     except (UnboundName, RuleError):
         raise
     except Open as open_:
         for option in open_.options:
-            yield from instances(rule, spec, choices | {open_.name: option}, max_rank, rlimit, source_only=source_only)
+            yield from instances(rule, spec, choices | {open_.name: option}, max_rank, limits, source_only=source_only)
     except TargetError as error:
         yield choices, error
     except (ShapeError, SpecError):  # an axis that a tensor of this rank does not have is a SpecError
         return
 
 
-def _instance(rule: s.Rule, spec: Spec, choices: Choices, max_rank: int, rlimit: int, source_only: bool) -> Instance:
-    sizes = Sizes(rlimit=rlimit)
+def _instance(rule: s.Rule, spec: Spec, choices: Choices, max_rank: int, limits: Limits, source_only: bool) -> Instance:
+    sizes = Sizes(limits=limits)
     for _ in range(8):
         before = dict(sizes.solution)
         instance = _pass(rule, spec, sizes, choices, max_rank, source_only)

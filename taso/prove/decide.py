@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import z3
 
@@ -16,8 +17,23 @@ from taso.algebra.poly import Atom, Div, Monomial, Quantity, atoms, floordiv, na
 from taso.prove.facts import Fact, ge, low_of, lows_from, quotients, sign, tightened, trivial
 from taso.prove.models import Model, models_of, refined, satisfies
 
-Translate = Callable[[Quantity], z3.ArithRef]
-Formula = Callable[[Translate], z3.BoolRef]
+Formula = Callable[["Translator"], z3.BoolRef]
+
+
+@dataclass
+class Limits:
+    """What z3 may spend on one question about a rule.
+
+    Each rule has a z3 context of its own: in a shared one the order of z3's terms, and with it what a limit allows,
+    would depend on what was proved before.
+    """
+
+    rlimit: int = 400_000
+
+    @cached_property
+    def context(self) -> z3.Context:
+        """Made when it is first needed, which costs a few milliseconds."""
+        return z3.Context()
 
 
 @dataclass
@@ -31,7 +47,7 @@ class World:
 
     lows: Mapping[str, int] = field(default_factory=dict)
     reals: frozenset[str] = frozenset()
-    rlimit: int = 400_000
+    limits: Limits = field(default_factory=Limits)
     steps: int = 200_000
     positive_reals: frozenset[str] = frozenset()
     arithmetic: bool = False
@@ -40,6 +56,7 @@ class World:
     counts: dict[str, int] = field(default_factory=lambda: {"cheap": 0, "linear": 0, "nonlinear": 0})
     _names: dict[str, int] = field(default_factory=dict)
     _contexts: dict[frozenset[Fact], Context] = field(default_factory=dict)
+    _given: dict[tuple[Fact, ...], Context] = field(default_factory=dict)  # the contexts by what was asked for
     _translators: dict[bool, Translator] = field(default_factory=dict)
 
     def fresh(self, prefix: str) -> str:
@@ -50,20 +67,24 @@ class World:
 
     def translator(self, linear: bool) -> Translator:
         if linear not in self._translators:
-            self._translators[linear] = Translator(linear)
+            self._translators[linear] = Translator(linear, self.limits.context)
         return self._translators[linear]
 
     def context(self, facts: Iterable[Fact], inside: Context | None = None) -> Context:
         """The context in which these facts hold; the same one for the same facts. `inside` has some of them."""
+        given = tuple(facts)
+        if given in self._given:
+            return self._given[given]
         kept: dict[Fact, None] = {}
-        for fact in facts:
+        for fact in given:
             fact = tightened(fact, self.lows)
             if trivial(fact, self.lows) is not True:
                 kept[fact] = None
         key = frozenset(kept)
         if key not in self._contexts:
             self._contexts[key] = Context(self, tuple(kept), inside)
-        return self._contexts[key]
+        self._given[given] = self._contexts[key]
+        return self._given[given]
 
 
 class Context:
@@ -74,6 +95,7 @@ class Context:
         self._models: list[Model] | None = None
         self.lows = lows_from(facts, world.lows)
         self.known |= {tightened(fact, self.lows) for fact in facts}
+        self._asked: dict[tuple[Fact, bool], bool] = {}
         self._implied: dict[tuple[Fact, bool], bool] = {}
         self._contradicted: dict[frozenset[Fact], bool] = {}
         self._bounds = list(dict.fromkeys(fact.value for fact in [*facts, *self.known] if not fact.equality))
@@ -96,6 +118,12 @@ class Context:
 
     def implies(self, fact: Fact, hard: bool = False) -> bool:
         """Whether a fact is shown to hold; `hard` allows the nonlinear tier."""
+        asked = fact, hard
+        if asked not in self._asked:
+            self._asked[asked] = self._shown(fact, hard)
+        return self._asked[asked]
+
+    def _shown(self, fact: Fact, hard: bool) -> bool:
         fact = tightened(fact, self.lows)
         truth = trivial(fact, self.lows)
         if truth is not None or fact in self.known:
@@ -236,14 +264,14 @@ class Context:
 
     def _unsat(self, facts: list[Fact], linear: bool, formula: Formula | None, quantities: list[Quantity]) -> bool:
         translator = self.world.translator(linear)
-        solver = z3.Solver()
-        solver.set("rlimit", self.world.rlimit)
+        solver = z3.SimpleSolver(ctx=translator.context)  # the default one tries tactics, for three times as long
+        solver.set("rlimit", self.world.limits.rlimit)
         involved: dict[Monomial, None] = {}  # in order: what z3 is told must not depend on hashes
         for fact in facts:
             solver.add(translator.fact(fact))
             involved.update((m, None) for m, _ in terms_of(fact.value) if m)
         if formula is not None:
-            solver.add(formula(translator.quantity))
+            solver.add(formula(translator))
         for quantity in quantities:
             involved.update((m, None) for m, _ in terms_of(quantity) if m)
         lows = {a: low_of(a, self.lows) for monomial in involved for a in monomial}
@@ -264,8 +292,8 @@ class Context:
 class Translator:
     """Quantities and facts in z3's terms, kept; `linear` makes a product a variable of its own."""
 
-    def __init__(self, linear: bool) -> None:
-        self.linear = linear
+    def __init__(self, linear: bool, context: z3.Context) -> None:
+        self.linear, self.context = linear, context
         self._products: dict[Monomial, z3.ArithRef] = {}
         self._quantities: dict[Quantity, z3.ArithRef] = {}
         self._facts: dict[Fact, z3.BoolRef] = {}
@@ -276,7 +304,9 @@ class Translator:
     def product(self, monomial: Monomial) -> z3.ArithRef:
         if monomial not in self._products:
             if len(monomial) == 1 or self.linear:
-                self._products[monomial] = z3.Int("*".join(a if isinstance(a, str) else a.text for a in monomial))
+                self._products[monomial] = z3.Int(
+                    "*".join(a if isinstance(a, str) else a.text for a in monomial), self.context
+                )
             else:
                 total = self.atom(monomial[0])
                 for atom in monomial[1:]:
@@ -287,10 +317,12 @@ class Translator:
     def quantity(self, value: Quantity) -> z3.ArithRef:
         if value not in self._quantities:
             parts = [
-                z3.IntVal(c) if not m else self.product(m) if c == 1 else c * self.product(m)
+                z3.IntVal(c, self.context) if not m else self.product(m) if c == 1 else c * self.product(m)
                 for m, c in terms_of(value)
             ]
-            self._quantities[value] = z3.IntVal(0) if not parts else parts[0] if len(parts) == 1 else z3.Sum(parts)
+            self._quantities[value] = (
+                z3.IntVal(0, self.context) if not parts else parts[0] if len(parts) == 1 else z3.Sum(parts)
+            )
         return self._quantities[value]
 
     def fact(self, fact: Fact) -> z3.BoolRef:

@@ -14,7 +14,7 @@ from fractions import Fraction
 import z3
 
 from taso.algebra.poly import Quantity
-from taso.prove.decide import Context, Translate, World
+from taso.prove.decide import Context, Translator, World
 from taso.prove.facts import Fact, eq, substituted
 from taso.prove.match import Matcher, State, completed, is_bijection
 from taso.prove.terms import Factor, Fn, Max, Piece, Read, Size, Sum, Term, normalised
@@ -165,8 +165,9 @@ class Equality:
         if len(entries) == 1:
             return context.contradicts(entries[0][1], hard=True)
 
-        def nonzero(translate: Translate) -> z3.BoolRef:
-            parts = [z3.If(_all(g, translate), z3.RealVal(str(c)), z3.RealVal(0)) for c, g in entries]
+        def nonzero(translator: Translator) -> z3.BoolRef:
+            own = translator.context
+            parts = [z3.If(_all(g, translator), z3.RealVal(str(c), own), z3.RealVal(0, own)) for c, g in entries]
             return z3.Sum(parts) != 0
 
         return context.excludes(nonzero, _about(g for _, g in entries), hard=True)
@@ -175,17 +176,17 @@ class Equality:
         if len(left) == len(right) == 1 and self._equivalent(left[0], right[0], context):
             return True
 
-        def differ(translate: Translate) -> z3.BoolRef:
-            a = z3.Or([_all(g, translate) for g in left])
-            b = z3.Or([_all(g, translate) for g in right])
+        def differ(translator: Translator) -> z3.BoolRef:
+            a = z3.Or([_all(g, translator) for g in left], translator.context)
+            b = z3.Or([_all(g, translator) for g in right], translator.context)
             return a != b
 
         return context.excludes(differ, _about([*left, *right]), hard=True)
 
 
-def _all(guards: Guards, translate: Translate) -> z3.BoolRef:
-    values = [(g.equality, translate(g.value)) for g in guards]
-    return z3.And([v == 0 if equality else v >= 0 for equality, v in values])
+def _all(guards: Guards, translator: Translator) -> z3.BoolRef:
+    values = [(g.equality, translator.quantity(g.value)) for g in guards]
+    return z3.And([v == 0 if equality else v >= 0 for equality, v in values], translator.context)
 
 
 def _about(cases: Iterable[Guards]) -> list[Quantity]:

@@ -68,7 +68,10 @@ def sign(value: Quantity, lows: Lows) -> bool | None:
         product = coefficient
         for atom in monomial:
             if atom not in bounds:
-                low = low_of(atom, lows)
+                if isinstance(atom, str):  # as `low_of`, which is asked too often to be called
+                    low = lows.get(atom, None if atom[0] == "~" else 1)
+                else:
+                    low = low_of(atom, lows)
                 if low is None:
                     return None
                 bounds[atom] = low
@@ -117,6 +120,9 @@ def reduced(value: Quantity, lows: Lows) -> Quantity:
     """A quantity without its common factors that are positive: equal to 0 (or >= 0) exactly if `value` is."""
     if isinstance(value, int):
         return (value > 0) - (value < 0)
+    divisor = math.gcd(*value.terms.values())
+    if divisor == 1 and () in value.terms:
+        return value
     common: list[Atom] | None = None
     for monomial, _ in terms_of(value):
         rest = list(monomial)
@@ -130,7 +136,8 @@ def reduced(value: Quantity, lows: Lows) -> Quantity:
                     kept.append(atom)
             common = kept
     common = [atom for atom in common or [] if (low_of(atom, lows) or 0) >= 1]
-    divisor = math.gcd(*value.terms.values())
+    if divisor == 1 and not common:
+        return value
     out: dict[Monomial, int] = {}
     for monomial, coefficient in value.terms.items():
         left = list(monomial)

@@ -11,7 +11,7 @@ from fractions import Fraction
 import z3
 
 from taso.algebra.poly import Quantity, floordiv, make, names, terms_of, var
-from taso.prove.decide import Context, Translate
+from taso.prove.decide import Context, Translator
 from taso.prove.facts import Fact, ge, solved, substituted, trivial
 from taso.prove.keys import common_factors, key, key_of_piece, without
 from taso.prove.signs import certain, nonnegative, positive, surely
@@ -194,8 +194,9 @@ def reachable(name: str, guards: list[Fact], bound: frozenset[str], context: Con
             witnesses.append(context.settle(floordiv(slope - 1 - rest, slope)))
     cases = [[substituted(g, {name: w}).value for g in about] for w in dict.fromkeys(witnesses)]
 
-    def none_fits(translate: Translate) -> z3.BoolRef:
-        return z3.And([z3.Or([translate(value) < 0 for value in case]) for case in cases])
+    def none_fits(translator: Translator) -> z3.BoolRef:
+        own = translator.context
+        return z3.And([z3.Or([translator.quantity(value) < 0 for value in case], own) for case in cases], own)
 
     return bool(cases) and context.excludes(none_fits, [value for case in cases for value in case], hard=True)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from functools import lru_cache
 
 from taso.algebra.poly import Quantity, evaluate, names
 from taso.prove.facts import Fact, Lows, solved
@@ -40,10 +41,10 @@ def _pick(name: str, facts: list[Fact], model: Model, lows: Lows, rng: random.Ra
     low = lows.get(name, 0 if name.startswith("~") else 1)
     high: int | None = None
     for fact in facts:
-        solution = solved(fact.value, {name})
-        if solution is None:
+        rest = _solved_for(name, fact.value)
+        if rest is None:
             continue
-        value = _value(solution[1], model)
+        value = _value(rest, model)
         if value is None:
             continue
         if fact.equality:
@@ -57,6 +58,13 @@ def _pick(name: str, facts: list[Fact], model: Model, lows: Lows, rng: random.Ra
     if high < low:
         return None
     return rng.choice((low, high, rng.randint(low, high)))
+
+
+@lru_cache(maxsize=1 << 16)
+def _solved_for(name: str, value: Quantity) -> Quantity | None:
+    """What a name is if a quantity is 0; the same facts are asked for model after model."""
+    solution = solved(value, {name})
+    return None if solution is None else solution[1]
 
 
 def _value(value: Quantity, model: Model) -> int | None:

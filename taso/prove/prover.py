@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import time
 from dataclasses import dataclass
 
 from taso.algebra.poly import var
 from taso.errors import ShapeError, SpecError
 from taso.prove.bind import Choices, Instance, instances, tensors_of
+from taso.prove.decide import Limits
 from taso.prove.equal import Equality
 from taso.prove.facts import Fact, ge
 from taso.prove.index import Elements
@@ -22,6 +24,7 @@ __all__ = ["Counterexample", "Verdict", "prove_rule", "refute_rule"]
 
 
 _TOO_MANY = "more than"
+_CHECKS = 4  # instances of a proved rule that are tried on random inputs all the same
 
 
 @dataclass(frozen=True)
@@ -67,33 +70,40 @@ def prove_rule(
     def verdict(status: str, **fields: object) -> Verdict:
         return Verdict(status, seconds=time.perf_counter() - start, **fields)  # type: ignore[arg-type]
 
-    sources = typed_sources(rule, spec, max_rank, max_instances)
+    sources: list[Instance] = []
     if refute_first:
+        sources = typed_sources(rule, spec, max_rank, max_instances)
         found = refute_instances(rule, spec, sources, tries=8, seed=seed, values_only=True)
         if found is not None:
             return verdict("refuted", counterexample=found, reason=str(found))
-    outcomes, reason = _outcomes(rule, spec, max_rank, rlimit, max_instances)
-    while reason.startswith(_TOO_MANY) and rule.ranks is None and max_rank > 2:  # fewer ranks are better than none
-        max_rank -= 1
-        sources = [i for i in sources if max(i.ranks, default=0) <= max_rank]
-        outcomes, reason = _outcomes(rule, spec, max_rank, rlimit, max_instances)
+    tried_rank = max_rank
+    limits = Limits(rlimit)
+    outcomes, reason = _outcomes(rule, spec, max_rank, limits, max_instances)
+    while reason.startswith(_TOO_MANY) and rule.ranks is None and tried_rank > 2:  # fewer ranks are better than none
+        tried_rank -= 1
+        outcomes, reason = _outcomes(rule, spec, tried_rank, limits, max_instances)
     good = _proved_ranks(outcomes)
     if good and not reason:
         used = [o for o in outcomes if o.ranks in good]
+        checked = random.Random(seed).sample(used, min(_CHECKS, len(used)))
         conditions = tuple(dict.fromkeys(c for o in used for c in o.conditions))
         tensors = tensors_of(rule.source)
         ranks = s.Ranks(tensors, tuple(good))
         found = (
             None
             if conditions
-            else refute_instances(rule, spec, [i for i in sources if i.ranks in good], tries=4, seed=seed + 1)
+            else refute_instances(rule, spec, _retyped(rule, spec, checked), tries=_CHECKS, seed=seed + 1)
         )
         if found is not None:
             raise AssertionError(
                 f"rule {rule.name} was proved and refuted: {found}"
             )  # the engines contradict each other
         return verdict("proved", ranks=ranks, conditions=conditions, exact=all(o.exact for o in used))
-    found = refute_instances(rule, spec, sources, tries=tries, seed=seed + 2)
+    found = None
+    if tries:
+        sources = sources or typed_sources(rule, spec, max_rank, max_instances)
+        sources = [i for i in sources if rule.ranks is not None or max(i.ranks, default=0) <= tried_rank]
+        found = refute_instances(rule, spec, sources, tries=tries, seed=seed + 2)
     if found is not None:
         return verdict("refuted", counterexample=found, reason=str(found))
     failed = next((o.reason for o in outcomes if not o.proved and not o.reason.startswith("right side")), "")
@@ -102,11 +112,14 @@ def prove_rule(
 
 
 def refute_rule(
-    rule: s.Rule, spec: Spec, *, tries: int = 64, seed: int = 20191027, max_rank: int = 4
+    rule: s.Rule, spec: Spec, *, tries: int = 64, seed: int = 20191027, max_rank: int = 4, first: bool = False
 ) -> Counterexample | None:
-    """A replayed counterexample, or None if random small inputs show none. Raises SpecError as `prove_rule`."""
+    """A replayed counterexample, or None if random small inputs show none. Raises SpecError as `prove_rule`.
+
+    The smallest of a few, or with `first` the first that is found.
+    """
     check_names(rule, spec)
-    return refute_instances(rule, spec, typed_sources(rule, spec, max_rank, 64), tries=tries, seed=seed)
+    return refute_instances(rule, spec, typed_sources(rule, spec, max_rank, 64), tries=tries, seed=seed, first=first)
 
 
 def check_names(rule: s.Rule, spec: Spec) -> None:
@@ -129,13 +142,15 @@ def check_names(rule: s.Rule, spec: Spec) -> None:
         walk(term)
 
 
-def _outcomes(rule: s.Rule, spec: Spec, max_rank: int, rlimit: int, max_instances: int) -> tuple[list[_Outcome], str]:
+def _outcomes(
+    rule: s.Rule, spec: Spec, max_rank: int, limits: Limits, max_instances: int
+) -> tuple[list[_Outcome], str]:
     """How each instance went, and why not all were tried (if so)."""
     outcomes: list[_Outcome] = []
     failed: set[tuple[int, ...]] = set()
     try:
         for start in rank_choices(rule):
-            for item in instances(rule, spec, start, max_rank, rlimit):
+            for item in instances(rule, spec, start, max_rank, limits):
                 if len(outcomes) >= max_instances:
                     return outcomes, f"{_TOO_MANY} {max_instances} combinations of ranks and axes"
                 if isinstance(item, tuple):
@@ -150,6 +165,12 @@ def _outcomes(rule: s.Rule, spec: Spec, max_rank: int, rlimit: int, max_instance
     except Unsupported as error:
         return outcomes, str(error)
     return outcomes, ""
+
+
+def _retyped(rule: s.Rule, spec: Spec, outcomes: list[_Outcome]) -> list[Instance]:
+    """The left sides of instances, with no more hypotheses than they have on their own."""
+    every = (i for o in outcomes for i in instances(rule, spec, o.choices, 0, Limits(), source_only=True))
+    return [item for item in every if isinstance(item, Instance)]
 
 
 def _at(outcome: _Outcome) -> str:

@@ -14,6 +14,7 @@ from taso.algebra.poly import Poly, names
 from taso.algebra.poly import evaluate as number
 from taso.errors import ShapeError, SpecError
 from taso.prove.bind import Instance, instances
+from taso.prove.decide import Limits
 from taso.prove.models import extended
 from taso.prove.terms import Unsupported
 from taso.prove.verdict import Counterexample
@@ -41,8 +42,8 @@ def refute_rule(
 def typed_sources(rule: s.Rule, spec: Spec, max_rank: int, max_instances: int) -> list[Instance]:
     """Instances of the left side alone."""
     found: list[Instance] = []
-    starts = rank_choices(rule)
-    every = (i for start in starts for i in instances(rule, spec, start, max_rank, 0, source_only=True))
+    starts, limits = rank_choices(rule), Limits()
+    every = (i for start in starts for i in instances(rule, spec, start, max_rank, limits, source_only=True))
     try:
         for item in itertools.islice(every, max_instances):
             if isinstance(item, Instance):
@@ -60,11 +61,19 @@ def rank_choices(rule: s.Rule) -> list[dict[str, Value]]:
 
 
 def refute_instances(
-    rule: s.Rule, spec: Spec, sources: list[Instance], *, tries: int, seed: int, values_only: bool = False
+    rule: s.Rule,
+    spec: Spec,
+    sources: list[Instance],
+    *,
+    tries: int,
+    seed: int,
+    values_only: bool = False,
+    first: bool = False,
 ) -> Counterexample | None:
     """As `refute_rule`, over given instances in turn, and the smallest of a few counterexamples.
 
-    With `values_only` a right side that is not defined does not count: the rule may only lack a condition.
+    With `values_only` a right side that is not defined does not count: the rule may only lack a condition. With `first`
+    the first counterexample will do.
     """
     if not sources:
         return None
@@ -77,7 +86,7 @@ def refute_instances(
         if counterexample is not None and (counterexample.place is not None or not values_only):
             found.append(counterexample)
             break
-    if found:
+    if found and not first:
         small = sorted(sources, key=lambda i: (0 in i.ranks, sum(i.ranks), str(i.choices)))[:2]
         for instance in itertools.islice(itertools.cycle(small), 24):
             counterexample = _try(rule, spec, instance, rng, whole=True)

@@ -14,7 +14,7 @@ from typing import Literal
 
 from taso.algebra.poly import Div, Quantity, exact_quotient, floordiv, names, substitute, terms_of, var
 from taso.errors import ShapeError
-from taso.prove.decide import World
+from taso.prove.decide import Limits, World
 from taso.prove.facts import Fact, Lows, eq, ge, lows_from, reduced, sign, solved, trivial
 from taso.prove.index import cases_of
 from taso.prove.terms import Unsupported
@@ -41,12 +41,14 @@ class Sizes(Theory):
     granted: set[str] = field(default_factory=set)
     positive_reals: set[str] = field(default_factory=set)
     phase: Literal["source", "target", "settled"] = "source"
-    rlimit: int = 400_000
+    limits: Limits = field(default_factory=Limits)
     _quotients: dict[str, tuple[Quantity, Quantity]] = field(default_factory=dict)
     _lows: dict[str, int] | None = None
     _world: World | None = None
 
     def norm(self, value: Quantity) -> Quantity:
+        if isinstance(value, int) or self.solution.keys().isdisjoint(names(value)):
+            return value
         return substitute(value, self.solution)
 
     @property
@@ -76,7 +78,7 @@ class Sizes(Theory):
         """A world for proofs in which the hypotheses hold (as facts of its contexts)."""
         if self._world is None:
             self._world = World(
-                dict(self.lows), frozenset(self.reals), self.rlimit, positive_reals=frozenset(self.positive_reals)
+                dict(self.lows), frozenset(self.reals), self.limits, positive_reals=frozenset(self.positive_reals)
             )
         return self._world
 
@@ -226,6 +228,8 @@ class Sizes(Theory):
             if len(possible) == 1:
                 for fact in possible[0]:
                     self._hypothesis(fact, what)
+            return
+        if any(all(trivial(f, lows) is True for f in case) for case in possible):
             return
         context = self.world().context(self.known())
         for case in possible:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from taso.generate import generalise as generalise_module
 from taso.generate.generalise import Failure, Schema, generalise
 from taso.generate.instance import type_instance
 from taso.generate.tidy import tidy
@@ -127,6 +128,19 @@ def test_tensors_get_short_names_by_rank_and_images_stay_x() -> None:
     assert type_instance(rule.source, rule.target, SHAPES, SPEC).shapes == {"a": (2, 4), "b": (4, 4)}
     rule = parse_rule("mul(x1, broadcast(v1; dims = [1])) ==> mul(x1, broadcast(v1; dims = [1]))")
     assert type_instance(rule.source, rule.target, SHAPES, SPEC).shapes == {"x": (1, 4, 4, 4), "v": (4,)}
+
+
+@pytest.mark.parametrize("broken", [True, False])
+def test_the_tidied_rule_is_what_is_proved(broken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tidied rule that is false is not shipped: the untidied one is."""
+    if broken:
+        monkeypatch.setattr(generalise_module, "tidy", lambda rule, spec: replace(rule, target=rule.source[0].args[:1]))
+    found = generalised("relu(relu(a1)) ==> relu(a1)")
+    assert isinstance(found, Schema)
+    expected = parse_rule("relu(relu(a)) ==> relu(a)")
+    assert (found.rule.source, found.rule.target) == (expected.source, expected.target)
+    proved = prove_rule(found.rule, SPEC)
+    assert (proved.status, proved.ranks, proved.exact) == ("proved", found.rule.ranks, found.verdict.exact)
 
 
 # --- tidying

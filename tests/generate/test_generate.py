@@ -183,12 +183,12 @@ def test_what_is_kept_does_not_depend_on_what_was_begun_ahead() -> None:
 SPEC = read_spec([opspec_dir()])
 
 
-def ways(text: str) -> str:
+def ways(text: str, ops: int = 3) -> str:
     """Which of the two ways round are taken: `>` as written, `<` the other."""
     rule = parse_rule(text)
     candidate = Candidate(rule.source, rule.target, "u", 2, (0, 0), {})
     sides = {(rule.source, rule.target): ">", (rule.target, rule.source): "<"}
-    return "".join(sides[one.source, one.target] for one in directions(candidate, SPEC))
+    return "".join(sides[one.source, one.target] for one in directions(candidate, ops, SPEC))
 
 
 @pytest.mark.parametrize(
@@ -205,3 +205,36 @@ def ways(text: str) -> str:
 )
 def test_ways_round_that_can_be_of_use(text: str, taken: str) -> None:
     assert ways(text) == taken
+
+
+@pytest.mark.parametrize(
+    ("text", "ops"),
+    [
+        ("relu(neg(relu(neg(a)))) ==> neg(relu(neg(a)))", 3),  # one operator more than was enumerated
+        ("relu(matmul(matmul(a, b), relu(c))) ==> matmul(matmul(a, b), relu(c))", 3),
+        # a second output adds two; `b @ c`, which both outputs of the left side use, is one operator
+        (
+            "{relu(@(a, @(b, c))), neg(add(a, @(b, c)))} ==> {relu(@(b, @(a, c))), neg(add(a, @(c, b)))}".replace(
+                "@", "matmul"
+            ),
+            3,
+        ),
+    ],
+)
+def test_candidates_are_at_most_one_operator_larger_than_what_was_enumerated(text: str, ops: int) -> None:
+    assert ">" in ways(text, ops)
+    assert ways(text, ops - 1) == ""
+
+
+def test_a_right_side_that_grows_brings_no_constant() -> None:
+    turned = "transpose(transpose({}; perm = [1, 0]); perm = [1, 0])"
+    assert ways(f"relu(relu(a)) ==> relu({turned.format('a')})") == "><"
+    assert ways(f"relu(relu(a)) ==> relu({turned.format('mul(a, identity_matrix(; size = 2))')})") == ""
+    assert ways("relu(relu(a)) ==> relu(mul(a, identity_matrix(; size = 2)))") == ">"  # it does not grow
+
+
+def test_a_right_side_that_grows_is_not_all_element_by_element() -> None:
+    assert ways("mul(add(a, b), c) ==> add(mul(a, c), mul(b, c))") == "<"
+    # a factor for each column may go on into the weights of what makes `a` and `b`
+    column = "broadcast(v; dims = [1])"
+    assert ways(f"mul(add(a, b), {column}) ==> add(mul(a, {column}), mul(b, {column}))") == "><"

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from taso.algebra.poly import Quantity, evaluate, floordiv, var
-from taso.prove.decide import World
+from taso.prove.decide import Limits, World
 from taso.prove.facts import Fact, eq, ge, reduced, sign, tightened
 from taso.prove.maxima import eliminate
 from taso.prove.models import satisfies
@@ -57,7 +57,7 @@ def test_reduced_has_the_same_zeros(value: Quantity) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(FACTS, max_size=3), FACTS)
 def test_what_is_implied_holds(facts: list[Fact], goal: Fact) -> None:
-    context = World(rlimit=50_000).context(facts)
+    context = World(limits=Limits(50_000)).context(facts)
     if context.implies(goal, hard=True):
         assert all(satisfies(a, goal) for a in assignments() if all(satisfies(a, f) for f in facts))
 
@@ -65,7 +65,7 @@ def test_what_is_implied_holds(facts: list[Fact], goal: Fact) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(FACTS, max_size=2), st.lists(FACTS, min_size=1, max_size=2))
 def test_what_is_contradicted_never_holds(facts: list[Fact], more: list[Fact]) -> None:
-    context = World(rlimit=50_000).context(facts)
+    context = World(limits=Limits(50_000)).context(facts)
     if context.contradicts(more):
         assert not any(all(satisfies(a, f) for f in [*facts, *more]) for a in assignments())
 
@@ -73,7 +73,7 @@ def test_what_is_contradicted_never_holds(facts: list[Fact], more: list[Fact]) -
 @settings(max_examples=60, deadline=None)
 @given(st.lists(FACTS, max_size=3), QUANTITIES)
 def test_settled_quantities_are_equal_in_the_context(facts: list[Fact], value: Quantity) -> None:
-    context = World(rlimit=50_000).context(facts)
+    context = World(limits=Limits(50_000)).context(facts)
     settled = context.settle(value)
     for a in assignments():
         if all(satisfies(a, f) for f in facts):

@@ -142,3 +142,28 @@ def test_a_window_that_may_be_empty_has_no_value(function: str) -> None:
     rule = parse_rule(f"windows({function}(x); kernel=k, before=b) ==> {function}(windows(x; kernel=k, before=b))")
     assert prove_rule(rule, spec).status == "refuted"
     assert prove_rule(dataclasses.replace(rule, where=(parse_expr("b < k"),)), spec).status == "proved"
+
+
+def test_a_verdict_does_not_depend_on_what_was_proved_before() -> None:
+    pooled = "relu(max_pool(x; kernel=k, stride=s)) ==> max_pool(relu(x); kernel=k, stride=s)"
+    others = "concat(relu(x), relu(y); axis=k) ==> relu(concat(x, y; axis=k))", "add(x, y) ==> sub(x, y)"
+    first = prove(pooled)
+    for text in others:
+        prove(text)
+    again = prove(pooled)
+    assert dataclasses.replace(again, seconds=0) == dataclasses.replace(first, seconds=0)
+    assert first.status == "proved"
+
+
+def test_without_tries_a_false_rule_is_unknown() -> None:
+    rule = parse_rule("relu(x) ==> neg(x)")
+    assert prove_rule(rule, load_spec(), refute_first=False, tries=0).status == "unknown"
+    assert prove_rule(rule, load_spec(), refute_first=False).status == "refuted"
+
+
+def test_the_first_counterexample_is_one_and_the_smallest_no_larger() -> None:
+    rule = parse_rule("matmul(a, b) ==> matmul(b, a)")
+    first, smallest = (refute_rule(rule, load_spec(), first=first) for first in (True, False))
+    assert first is not None and smallest is not None
+    sizes = [sum(tensor.size for tensor in found.tensors.values()) for found in (first, smallest)]
+    assert sizes[1] <= sizes[0]
