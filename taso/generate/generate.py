@@ -82,6 +82,8 @@ def generate_rules(
 ) -> GenerateResult:
     """Discover, prove and minimise rewrite rules (Jia et al. 2019, section 3, with schemas instead of instances).
 
+    Proofs run in new Python processes, so a script has to call this below `if __name__ == "__main__":`.
+
     Args:
         hw: the target; only its name is recorded, since the core rules hold everywhere.
         ops: the largest number of operators in a graph.

@@ -6,6 +6,9 @@ import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+
+import numpy as np
 
 from taso.errors import MeasureError, ModelError
 from taso.hardware.roofline import Work, estimate, work_of
@@ -19,6 +22,9 @@ Progress = Callable[[int, int, int], None]
 
 FAILED = float("inf")
 SHORT_US = 3000.0
+
+YARDSTICK = "yardstick"
+YARDSTICK_ROWS, YARDSTICK_SIZE = 96, 256
 
 # A core's own caches hold about 2 MB today; twice that is surely out of them.
 FAST_CACHE_BYTES = 8_000_000
@@ -109,18 +115,30 @@ class LatencyModel:
         are chosen by. Long ones see the machine's good and bad moments in one measurement.
         """
         with Worker(threads=self.threads, provider=self.target.provider, limit_s=self.limit_s) as worker:
+            pace = self._pace(worker)
             for done, kernel in enumerate(kernels, start=1):
-                self._measure_one(kernel, worker)
+                self._measure_one(kernel, worker, pace)
                 self.measured.add(kernel.key)
                 if self.progress is not None:
                     self.progress(known + done, known + len(kernels), known)
             for kernel in reversed(kernels):
                 if self._known[kernel.key] < SHORT_US:
-                    self._measure_one(kernel, worker)
+                    self._measure_one(kernel, worker, pace)
 
-    def _measure_one(self, kernel: Kernel, worker: Worker) -> None:
+    def _pace(self, worker: Worker) -> float:
+        """Load the yardstick; how long it takes here, microseconds, as measured once and for all."""
+        worker.load(YARDSTICK, yardstick())
+        stored = self.store.get(self.where, [YARDSTICK]) if self.store is not None else {}
+        if YARDSTICK not in stored:
+            entries = [measure(Kernel(YARDSTICK, yardstick()), worker, budget_s=self.budget_s) for _ in range(5)]
+            stored = {YARDSTICK: min(entries, key=lambda entry: entry.median_us)}
+            if self.store is not None:
+                self.store.put(self.where, stored)
+        return stored[YARDSTICK].median_us
+
+    def _measure_one(self, kernel: Kernel, worker: Worker, pace: float) -> None:
         try:
-            entry = measure(kernel, worker, budget_s=self.budget_s)
+            entry = measure(kernel, worker, budget_s=self.budget_s, pace_us=pace)
         except (MeasureError, ModelError) as error:
             if kernel.key in self._known:  # it ran before
                 return
@@ -144,8 +162,11 @@ class LatencyModel:
             self._known[kernel.key] = estimate(Work(flops, size, dtype), self.target)
 
 
-def measure(kernel: Kernel, worker: Worker, *, budget_s: float = 0.03) -> Entry:
+def measure(kernel: Kernel, worker: Worker, *, budget_s: float = 0.03, pace_us: float | None = None) -> Entry:
     """Measure one kernel in a worker; raises MeasureError where it does not run there.
+
+    With `pace_us`, the yardstick, which has to be loaded, runs in between: as much slower (or faster) as it is than
+    that, the machine is just now, and the latency is corrected by it. Latencies are compared with those of other hours.
 
     In a whole model a kernel's weights have left the fast caches by the time it runs again. So a kernel with weights
     is loaded several times and the copies run in turn: together they are larger than those caches. Every kernel is
@@ -166,14 +187,41 @@ def measure(kernel: Kernel, worker: Worker, *, budget_s: float = 0.03) -> Entry:
         for name in names:
             load_with_fallback(worker, name, content)
         rounds = max(11 // len(names), 3)
-        raw = worker.time(names, inputs, min_runs=rounds, max_runs=2000, warmup=2, budget_s=budget_s)
+        timed, feeds = list(names), dict(inputs)
+        if pace_us is not None:
+            timed.append(YARDSTICK)
+            feeds[YARDSTICK] = np.full((YARDSTICK_ROWS, YARDSTICK_SIZE), 0.5, np.float32)
+        raw = worker.time(timed, feeds, min_runs=rounds, max_runs=2000, warmup=2, budget_s=budget_s)
     finally:
         for name in names:
             worker.drop(name)
     on_one_thread = worker.threads == 1 and worker.provider == "CPUExecutionProvider"
-    copies = [[ns / 1000 for ns in (one.cpu_ns if on_one_thread else one.wall_ns)] for one in raw.values()]
+    samples = {key: [ns / 1000 for ns in (one.cpu_ns if on_one_thread else one.wall_ns)] for key, one in raw.items()}
+    slow = 1.0 if pace_us is None else statistics.median(samples[YARDSTICK]) / pace_us
+    copies = [samples[name] for name in names]
     best = min(copies, key=statistics.median)
-    return Entry(statistics.median(best), half_interquartile_range(best), sum(map(len, copies)), now())
+    return Entry(statistics.median(best) / slow, half_interquartile_range(best) / slow, sum(map(len, copies)), now())
+
+
+@cache
+def yardstick() -> bytes:
+    """A model that takes a few hundred microseconds of arithmetic: how fast the machine is just now."""
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    weight = np.full((YARDSTICK_SIZE, YARDSTICK_SIZE), 0.5, np.float32)
+    ends = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, (YARDSTICK_ROWS, YARDSTICK_SIZE))
+        for name in (YARDSTICK, "product")
+    ]
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", [YARDSTICK, "weight"], ["product"])],
+        YARDSTICK, ends[:1], ends[1:], [numpy_helper.from_array(weight, "weight")],
+    )  # fmt: skip
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.checker.check_model(made)
+    content: bytes = made.SerializeToString()
+    return content
 
 
 def _copies(weights: int) -> int:

@@ -2,14 +2,16 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from taso.hardware.latency import Kernel, LatencyModel
+from taso.hardware.latency import YARDSTICK, Kernel, LatencyModel, measure, yardstick
 from taso.hardware.roofline import Work, estimate, work_of
+from taso.hardware.runtime import RawTiming, Worker
 from taso.hardware.store import Entry, Store, Where
 from taso.hardware.target import load_target
 from tests.hardware.models import model, unary
@@ -42,7 +44,7 @@ def test_kernels_are_measured_once_and_more_work_takes_longer(tmp_path: Path) ->
         fresh = LatencyModel(CPU, 1, store)
         assert fresh.latency([Kernel("small", never), Kernel("large", never)]) == [one, two]
         [(place, count)] = store.devices()
-        assert count == 3 and place.threads == 1 and place.runtime.startswith("onnxruntime")
+        assert count == 3 + 1 and place.threads == 1 and place.runtime.startswith("onnxruntime")
 
 
 def test_a_kernel_that_fails_is_infinite_remembered_and_not_stored(tmp_path: Path) -> None:
@@ -52,7 +54,39 @@ def test_a_kernel_that_fails_is_infinite_remembered_and_not_stored(tmp_path: Pat
         assert bad == math.inf and math.isfinite(good)
         assert "Nonsense" in costs.failures["bad"]
         assert costs.latency([Kernel("bad", never)]) == [math.inf]
-        assert [count for _, count in store.devices()] == [1]
+        assert [count for _, count in store.devices()] == [1 + 1]  # and the yardstick
+
+
+def test_a_latency_is_corrected_by_how_fast_the_machine_is_just_now() -> None:
+    class Slow(Worker):
+        """A machine on which everything takes `factor` times as long as it does."""
+
+        factor = 1.0
+
+        def time(self, *args: Any, **kwargs: Any) -> dict[str, RawTiming]:
+            def stretched(ns: tuple[int, ...]) -> tuple[int, ...]:
+                return tuple(int(self.factor * 1000) for _ in ns)
+
+            raw = super().time(*args, **kwargs)
+            return {name: RawTiming(stretched(one.wall_ns), stretched(one.cpu_ns)) for name, one in raw.items()}
+
+    kernel = Kernel("k", unary("Relu"))
+    with Slow(threads=1) as worker:
+        worker.load(YARDSTICK, yardstick())
+        worker.factor = 7.0
+        assert measure(kernel, worker).median_us == pytest.approx(7.0)
+        assert measure(kernel, worker, pace_us=1.0).median_us == pytest.approx(1.0)
+        worker.factor = 0.5
+        assert measure(kernel, worker, pace_us=1.0).median_us == pytest.approx(1.0)
+
+
+def test_the_yardstick_is_measured_once_and_kept(tmp_path: Path) -> None:
+    with Store(tmp_path / "s.sqlite") as store:
+        first = LatencyModel(CPU, 1, store)
+        first.latency([Kernel("a", unary("Relu"))])
+        kept = store.get(first.where, [YARDSTICK])[YARDSTICK]
+        LatencyModel(CPU, 1, store).latency([Kernel("b", unary("Exp"))])
+        assert store.get(first.where, [YARDSTICK])[YARDSTICK] == kept
 
 
 def test_inputs_can_be_given_where_random_ones_do_not_do() -> None:
