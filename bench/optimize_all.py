@@ -31,7 +31,12 @@ RESULTS = ROOT / "bench" / "results"
 
 @dataclass
 class Row:
-    """What became of one model. Latencies are medians in milliseconds; speedup is before / after."""
+    """What became of one model. Latencies are medians in milliseconds.
+
+    speedup: before / after, `low` to `high` at 95 %. Where nothing was improved, the original is the result, and these
+             are the figures of the best candidate (1 where there was none).
+    null:    the original against a second session of itself: what noise does.
+    """
 
     name: str
     status: str = "failed"  # improved, no improvement, failed, too long
@@ -40,6 +45,9 @@ class Row:
     latency_before_ms: float | None = None
     latency_after_ms: float | None = None
     speedup: float = 1.0
+    low: float = 1.0
+    high: float = 1.0
+    null: float = 1.0
     largest_difference: float = 0.0
     search_seconds: float = 0.0
     rules: list[tuple[str, int]] = field(default_factory=list)  # (id, times applied)
@@ -68,6 +76,9 @@ def optimize_one(name: str, folder: Path, threads: int, time_budget: float) -> R
         report.latency_before_ms,
         report.latency_after_ms,
         report.speedup,
+        report.speedup_low,
+        report.speedup_high,
+        report.null_speedup,
         report.largest_difference,
         report.search_seconds,
         [(rule.name, rule.times) for rule in report.rules],
@@ -112,7 +123,10 @@ def run_child(name: str, folder: Path, threads: int, time_budget: float, limit: 
 
 
 def machine(threads: int) -> dict[str, str | int]:
-    """What the figures were measured on."""
+    """What the figures were measured on, and with which rules."""
+    import taso
+
+    rules = taso.load_rules()
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.exists():
@@ -127,25 +141,29 @@ def machine(threads: int) -> dict[str, str | int]:
         "onnxruntime": onnxruntime.__version__,
         "python": platform.python_version(),
         "taso": __version__,
+        "rules": f"{len(rules)} of spec {rules.spec_hash}",
     }
 
 
 def table(rows: list[Row]) -> str:
     """The rows as a table in Markdown."""
     lines = [
-        "| model | outcome | nodes | latency ms | speedup | largest difference | search s | rules |",
-        "|---|---|---:|---:|---:|---:|---:|---|",
+        "| model | outcome | nodes | latency ms | speedup | 95 % | noise | largest difference | search s | rules |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|---|",
     ]
     for row in rows:
         if not row.ended_well:
             reason = row.error.replace("|", "\\|").replace("\n", " ")[:120]
-            lines.append(f"| {row.name} | **{row.status}** {reason} | | | | | {row.wall_seconds:.0f} | |")
+            lines.append(f"| {row.name} | **{row.status}** {reason} | | | | | | | {row.wall_seconds:.0f} | |")
             continue
         rules = ", ".join(f"{rule} ×{times}" for rule, times in row.rules) or "-"
+        improved = row.status == "improved"
+        after = f" → {_milliseconds(row.latency_after_ms)}" if improved else ""
+        speedup = f"{row.speedup:.3f}x" if improved else f"1 (best candidate {row.speedup:.3f}x)"
         lines.append(
-            f"| {row.name} | {row.status} | {row.nodes_before} → {row.nodes_after}"
-            f" | {_milliseconds(row.latency_before_ms)} → {_milliseconds(row.latency_after_ms)} | {row.speedup:.2f}x"
-            f" | {row.largest_difference:.1e} | {row.search_seconds:.0f} | {rules} |"
+            f"| {row.name} | {row.status} | {row.nodes_before}{f' → {row.nodes_after}' if improved else ''}"
+            f" | {_milliseconds(row.latency_before_ms)}{after} | {speedup} | {row.low:.3f} to {row.high:.3f}"
+            f" | {row.null:.3f} | {row.largest_difference:.1e} | {row.search_seconds:.0f} | {rules} |"
         )
     return "\n".join(lines) + "\n"
 
@@ -165,12 +183,24 @@ def write(rows: list[Row], about: dict[str, str | int], folder: Path) -> None:
         part.replace(folder / name)
 
 
+def read(about: dict[str, str | int], folder: Path) -> list[Row]:
+    """The rows of an earlier run. Raises UsageError if that was on another machine or with other rules."""
+    path = folder / "optimize_all.json"
+    if not path.exists():
+        return []
+    found = json.loads(path.read_text())
+    if found["machine"] != about:
+        raise click.UsageError(f"{path} was measured on {found['machine']}, not {about}; leave out --resume")
+    return [Row(**row) for row in found["models"]]
+
+
 @click.command(help="Optimize the networks and corpus models whose names begin with NAME, or all of them.")
 @click.option("--out", type=click.Path(path_type=Path), default=RESULTS, help="folder of the results")
 @click.option("--corpus", "folder", type=click.Path(path_type=Path), default=None, help="folder of the corpus")
 @click.option("--threads", type=int, default=os.cpu_count() or 1, show_default=True)
 @click.option("--time-budget", type=float, default=60.0, show_default=True, help="seconds of search for a model")
 @click.option("--limit", type=float, default=600.0, show_default=True, help="seconds after which a model is given up")
+@click.option("--resume", is_flag=True, help="keep the rows that the results have, and go on with the other models")
 @click.option("--child", nargs=2, default=None, hidden=True)
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 def main(
@@ -179,6 +209,7 @@ def main(
     threads: int,
     time_budget: float,
     limit: float,
+    resume: bool,
     child: tuple[str, str] | None,
     names: tuple[str, ...],
 ) -> None:
@@ -191,8 +222,13 @@ def main(
     chosen = [name for name in everything if not names or name.startswith(names)]
     if not chosen:
         raise click.UsageError(f"no model begins with {' or '.join(names)}; there are: {', '.join(everything)}")
-    about, rows = machine(threads), []
+    about = machine(threads)
+    rows = read(about, out) if resume else []
+    done = {row.name for row in rows if row.ended_well}
+    rows = [row for row in rows if row.ended_well]
     for name in chosen:
+        if name in done:
+            continue
         row = run_child(name, folder, threads, time_budget, limit)
         rows.append(row)
         write(rows, about, out)

@@ -7,16 +7,19 @@ import sys
 import textwrap
 from pathlib import Path
 
+import click
 import pytest
 
 from bench import optimize_all
-from bench.optimize_all import Row, run_child, table, write
+from bench.optimize_all import Row, read, run_child, table, write
 
 
 def test_table_shows_gains_and_failures() -> None:
-    good = Row("net", "improved", 10, 4, 2.0, 1.0, 2.0, 1e-6, 3.0, [("k3f0", 2)])
-    text = table([good, Row("bad", error="ModelError: a|b\nc")])
-    assert "| net | improved | 10 → 4 | 2 → 1 | 2.00x | 1.0e-06 | 3 | k3f0 ×2 |" in text
+    good = Row("net", "improved", 10, 4, 2.0, 1.0, 2.0, 1.9, 2.1, 1.01, 1e-6, 3.0, [("k3f0", 2)])
+    left = Row("same", "no improvement", 10, 10, 2.0, 2.0, 0.99, 0.98, 1.0)
+    text = table([good, left, Row("bad", error="ModelError: a|b\nc")])
+    assert "| net | improved | 10 → 4 | 2 → 1 | 2.000x | 1.900 to 2.100 | 1.010 | 1.0e-06 | 3 | k3f0 ×2 |" in text
+    assert "| same | no improvement | 10 | 2 | 1 (best candidate 0.990x) | 0.980 to 1.000 |" in text
     assert "| bad | **failed** ModelError: a\\|b c |" in text
 
 
@@ -25,6 +28,10 @@ def test_written_figures_can_be_read_back(tmp_path: Path) -> None:
     write([row], {"threads": 2}, tmp_path)
     assert Row(**json.loads((tmp_path / "optimize_all.json").read_text())["models"][0]) == row
     assert sorted(path.name for path in tmp_path.iterdir()) == ["optimize_all.json", "optimize_all.md"]
+    assert read({"threads": 2}, tmp_path) == [row]
+    with pytest.raises(click.UsageError, match="leave out --resume"):
+        read({"threads": 1}, tmp_path)
+    assert read({"threads": 2}, tmp_path / "elsewhere") == []
 
 
 @pytest.mark.parametrize(
