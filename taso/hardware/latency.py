@@ -57,8 +57,8 @@ class Kernel:
 class LatencyModel:
     """Latencies of kernels on one target with a given number of threads, in microseconds.
 
-    A kernel's latency is the median over about `budget_s` of runs (for short ones the smaller of two that lie apart in
-    time), with onnxruntime at its full level, inputs in place and constant weights prepacked: the calling thread's CPU
+    A kernel's latency is the median over about `budget_s` of runs (for short ones the smallest of some that lie apart
+    in time), with onnxruntime at its full level, inputs in place and constant weights prepacked: the calling thread's CPU
     time at one thread on the CPU, else wall time. The fixed price of calling the runtime (about 3 us) is part of it.
     """
 
@@ -121,13 +121,18 @@ class LatencyModel:
                 self.measured.add(kernel.key)
                 if self.progress is not None:
                     self.progress(known + done, known + len(kernels), known)
-            for kernel in reversed(kernels):
-                if self._known[kernel.key] < SHORT_US:
-                    self._measure_one(kernel, worker, pace)
+            again = [kernel for kernel in reversed(kernels) if self._known[kernel.key] < SHORT_US]
+            for kernel in again if self.threads == 1 else [*again, *reversed(again)]:
+                self._measure_one(kernel, worker, pace)
 
-    def _pace(self, worker: Worker) -> float:
-        """Load the yardstick; how long it takes here, microseconds, as measured once and for all."""
-        worker.load(YARDSTICK, yardstick())
+    def _pace(self, worker: Worker) -> float | None:
+        """How long the yardstick takes here, microseconds, as measured once and for all; None with several threads.
+
+        With several, how they come to lie decides more than how fast the machine is, and the yardstick would only add
+        its own luck: there a kernel is measured once more instead.
+        """
+        if self.threads > 1:
+            return None
         stored = self.store.get(self.where, [YARDSTICK]) if self.store is not None else {}
         if YARDSTICK not in stored:
             entries = [measure(Kernel(YARDSTICK, yardstick()), worker, budget_s=self.budget_s) for _ in range(5)]
@@ -136,7 +141,7 @@ class LatencyModel:
                 self.store.put(self.where, stored)
         return stored[YARDSTICK].median_us
 
-    def _measure_one(self, kernel: Kernel, worker: Worker, pace: float) -> None:
+    def _measure_one(self, kernel: Kernel, worker: Worker, pace: float | None) -> None:
         try:
             entry = measure(kernel, worker, budget_s=self.budget_s, pace_us=pace)
         except (MeasureError, ModelError) as error:
@@ -165,8 +170,8 @@ class LatencyModel:
 def measure(kernel: Kernel, worker: Worker, *, budget_s: float = 0.03, pace_us: float | None = None) -> Entry:
     """Measure one kernel in a worker; raises MeasureError where it does not run there.
 
-    With `pace_us`, the yardstick, which has to be loaded, runs in between: as much slower (or faster) as it is than
-    that, the machine is just now, and the latency is corrected by it. Latencies are compared with those of other hours.
+    With `pace_us`, the yardstick runs in between: as much slower (or faster) than that as it is, the machine is just
+    now, and the latency is corrected by it. Latencies are compared with those of other hours.
 
     In a whole model a kernel's weights have left the fast caches by the time it runs again. So a kernel with weights
     is loaded several times and the copies run in turn: together they are larger than those caches. Every kernel is
@@ -183,21 +188,21 @@ def measure(kernel: Kernel, worker: Worker, *, budget_s: float = 0.03, pace_us: 
     if inputs is None:
         inputs = random_inputs(model, {}, seed=0)
     names = [f"kernel {copy}" for copy in range(_copies(sum(one.ByteSize() for one in model.graph.initializer)))]
+    sticks = [] if pace_us is None else [f"{YARDSTICK} {copy}" for copy in range(LEAST_COPIES)]
+    feeds = {**inputs, YARDSTICK: np.full((YARDSTICK_ROWS, YARDSTICK_SIZE), 0.5, np.float32)}
     try:
         for name in names:
             load_with_fallback(worker, name, content)
+        for name in sticks:
+            worker.load(name, yardstick())
         rounds = max(11 // len(names), 3)
-        timed, feeds = list(names), dict(inputs)
-        if pace_us is not None:
-            timed.append(YARDSTICK)
-            feeds[YARDSTICK] = np.full((YARDSTICK_ROWS, YARDSTICK_SIZE), 0.5, np.float32)
-        raw = worker.time(timed, feeds, min_runs=rounds, max_runs=2000, warmup=2, budget_s=budget_s)
+        raw = worker.time([*names, *sticks], feeds, min_runs=rounds, max_runs=2000, warmup=2, budget_s=budget_s)
     finally:
-        for name in names:
+        for name in [*names, *sticks]:
             worker.drop(name)
     on_one_thread = worker.threads == 1 and worker.provider == "CPUExecutionProvider"
     samples = {key: [ns / 1000 for ns in (one.cpu_ns if on_one_thread else one.wall_ns)] for key, one in raw.items()}
-    slow = 1.0 if pace_us is None else statistics.median(samples[YARDSTICK]) / pace_us
+    slow = 1.0 if pace_us is None else min(statistics.median(samples[name]) for name in sticks) / pace_us
     copies = [samples[name] for name in names]
     best = min(copies, key=statistics.median)
     return Entry(statistics.median(best) / slow, half_interquartile_range(best) / slow, sum(map(len, copies)), now())

@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from taso.hardware.latency import YARDSTICK, Kernel, LatencyModel, measure, yardstick
+from taso.hardware.latency import YARDSTICK, Kernel, LatencyModel, measure
 from taso.hardware.roofline import Work, estimate, work_of
 from taso.hardware.runtime import RawTiming, Worker
 from taso.hardware.store import Entry, Store, Where
@@ -72,7 +72,6 @@ def test_a_latency_is_corrected_by_how_fast_the_machine_is_just_now() -> None:
 
     kernel = Kernel("k", unary("Relu"))
     with Slow(threads=1) as worker:
-        worker.load(YARDSTICK, yardstick())
         worker.factor = 7.0
         assert measure(kernel, worker).median_us == pytest.approx(7.0)
         assert measure(kernel, worker, pace_us=1.0).median_us == pytest.approx(1.0)
