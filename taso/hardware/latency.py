@@ -59,7 +59,8 @@ class LatencyModel:
 
     A kernel's latency is the median over about `budget_s` of runs (for short ones the smallest of some that lie apart
     in time), with onnxruntime at its full level, inputs in place and constant weights prepacked: the calling thread's
-    CPU time at one thread on the CPU, else wall time. The fixed price of calling the runtime (about 3 us) is part of it.
+    CPU time at one thread on the CPU, else wall time. The fixed price of calling the runtime (about 3 us) is part of
+    it.
     """
 
     target: Target
