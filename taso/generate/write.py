@@ -12,7 +12,7 @@ from taso.generate.general import tensors
 from taso.generate.universe import value_expr
 from taso.spec import syntax as s
 from taso.spec.elaborate import Typed, elaborate
-from taso.spec.evaluate import Scope, evaluate, real_division
+from taso.spec.evaluate import Scope, attribute, evaluate, real_division
 from taso.spec.lower import run
 from taso.spec.plan import concrete
 from taso.spec.spec import Spec
@@ -100,7 +100,7 @@ def is_default(attr: s.AttrDecl, value: Value) -> bool:
     if attr.default is None:
         return False
     try:
-        default = evaluate(attr.default, Scope())
+        default = attribute(attr.type, attr.default, Scope())
     except TasoError:
         return False
     return bool(

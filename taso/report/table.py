@@ -41,7 +41,8 @@ def _model(report: Report, name: str) -> Text:
     facts = f"{units.counted(report.nodes_before, 'node')} · opset {report.opset} · {units.size(report.size_before)}"
     line.append(f"  {facts} · {report.understood:.0%} of run time understood", style="default")
     threads = units.counted(report.threads, "thread")
-    return line.append(f"\n{report.target}: {report.device}, {report.runtime}, {threads}", style="dim")
+    device = "not attached" if report.device == report.target else report.device
+    return line.append(f"\n{report.target}: {device}, {report.runtime}, {threads}", style="dim")
 
 
 def _changes(report: Report) -> Text:

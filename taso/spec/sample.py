@@ -17,7 +17,7 @@ import numpy as np
 
 from taso.errors import SpecError, TasoError
 from taso.spec import syntax as s
-from taso.spec.evaluate import Scope, dims, evaluate
+from taso.spec.evaluate import Scope, attribute, dims, evaluate
 from taso.spec.shapes import Declared, solve
 from taso.spec.value import Shape, Value
 
@@ -205,7 +205,7 @@ def _draw_attr(
     default = None
     if attr.default is not None:
         try:
-            default = evaluate(attr.default, Scope(dict(values)))
+            default = attribute(attr.type, attr.default, Scope(dict(values)))
         except SpecError:
             default = None
         if default is not None and rng.random() < 0.35:
