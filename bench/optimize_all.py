@@ -31,11 +31,13 @@ RESULTS = ROOT / "bench" / "results"
 
 @dataclass
 class Row:
-    """What became of one model. Latencies are medians in milliseconds.
+    """What became of one model. Latencies are medians in milliseconds, their spread is half the interquartile range.
 
     speedup: before / after, `low` to `high` at 95 %. Where nothing was improved, the original is the result, and these
              are the figures of the best candidate (1 where there was none).
     null:    the original against a second session of itself: what noise does.
+    graphs:  how many rewrites the search looked at. estimated_*_us: what it took the graphs to cost.
+    notes:   those of the report: candidates that could not be written or were wrong, what is odd about the model.
     """
 
     name: str
@@ -53,6 +55,13 @@ class Row:
     rules: list[tuple[str, int]] = field(default_factory=list)  # (id, times applied)
     wall_seconds: float = 0.0
     error: str = ""
+    reason: str = ""
+    spread_before_ms: float | None = None
+    spread_after_ms: float | None = None
+    graphs: int = 0
+    estimated_before_us: float = 0.0
+    estimated_after_us: float = 0.0
+    notes: list[str] = field(default_factory=list)
 
     @property
     def ended_well(self) -> bool:
@@ -82,6 +91,13 @@ def optimize_one(name: str, folder: Path, threads: int, time_budget: float) -> R
         report.largest_difference,
         report.search_seconds,
         [(rule.name, rule.times) for rule in report.rules],
+        reason=report.reason,
+        spread_before_ms=None if report.latency_before is None else report.latency_before.spread_ms,
+        spread_after_ms=None if report.latency_after is None else report.latency_after.spread_ms,
+        graphs=report.graphs,
+        estimated_before_us=report.estimated_before_us,
+        estimated_after_us=report.estimated_after_us,
+        notes=report.notes,
     )
 
 
@@ -107,9 +123,11 @@ def run_child(name: str, folder: Path, threads: int, time_budget: float, limit: 
             child = subprocess.Popen(command, cwd=ROOT, stdout=stderr, stderr=stderr, start_new_session=True)
             try:
                 child.wait(limit)
-            except subprocess.TimeoutExpired:
+            except BaseException as error:  # the child has a session of its own: nobody else would stop it
                 os.killpg(child.pid, signal.SIGKILL)
                 child.wait()
+                if not isinstance(error, subprocess.TimeoutExpired):
+                    raise
                 return Row(
                     name, "too long", wall_seconds=time.monotonic() - start, error=f"stopped after {limit:.0f} s"
                 )
@@ -146,7 +164,7 @@ def machine(threads: int) -> dict[str, str | int]:
 
 
 def table(rows: list[Row]) -> str:
-    """The rows as a table in Markdown."""
+    """The rows as a table in Markdown, with the notes below it."""
     lines = [
         "| model | outcome | nodes | latency ms | speedup | 95 % | noise | largest difference | search s | rules |",
         "|---|---|---:|---:|---:|---:|---:|---:|---:|---|",
@@ -158,18 +176,22 @@ def table(rows: list[Row]) -> str:
             continue
         rules = ", ".join(f"{rule} ×{times}" for rule, times in row.rules) or "-"
         improved = row.status == "improved"
-        after = f" → {_milliseconds(row.latency_after_ms)}" if improved else ""
+        before = _milliseconds(row.latency_before_ms, row.spread_before_ms)
+        after = f" → {_milliseconds(row.latency_after_ms, row.spread_after_ms)}" if improved else ""
         speedup = f"{row.speedup:.3f}x" if improved else f"1 (best candidate {row.speedup:.3f}x)"
         lines.append(
             f"| {row.name} | {row.status} | {row.nodes_before}{f' → {row.nodes_after}' if improved else ''}"
-            f" | {_milliseconds(row.latency_before_ms)}{after} | {speedup} | {row.low:.3f} to {row.high:.3f}"
+            f" | {before}{after} | {speedup} | {row.low:.3f} to {row.high:.3f}"
             f" | {row.null:.3f} | {row.largest_difference:.1e} | {row.search_seconds:.0f} | {rules} |"
         )
-    return "\n".join(lines) + "\n"
+    notes = [f"- {row.name}: {note}".replace("\n", " ") for row in rows for note in row.notes]
+    return "\n".join([*lines, *([""] if notes else []), *notes]) + "\n"
 
 
-def _milliseconds(latency: float | None) -> str:
-    return "-" if latency is None else f"{latency:.3g}"
+def _milliseconds(latency: float | None, spread: float | None) -> str:
+    if latency is None:
+        return "-"
+    return f"{latency:.3g}" if spread is None else f"{latency:.3g} ± {spread:.1g}"
 
 
 def write(rows: list[Row], about: dict[str, str | int], folder: Path) -> None:

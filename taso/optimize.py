@@ -141,6 +141,7 @@ class _Job:
     report: Report
     show: Progress
     inputs: list[dict[str, object]] = field(default_factory=list)
+    unwritten: int = 0  # cheaper graphs that could not be written
     tiler: Tiler | None = None
 
     def search(self, imported: Imported, rules: RuleSet, limits: Limits, max_growth: float) -> list[Candidate]:
@@ -161,6 +162,7 @@ class _Job:
             self.report.kernels, self.report.source = len(kernels.kernels), latency.source
             self.report.kernels_known = len(kernels.kernels) - len(latency.measured)
             self.report.understood = _understood(costs, imported)
+            self.report.notes += _unpriced(costs, imported)
         self.report.estimated_before_us = self.report.estimated_after_us = start.latency
         self.report.graphs, self.report.rules_available = search.visited, len(rules)
         self.report.search_seconds = time.monotonic() - began
@@ -175,6 +177,7 @@ class _Job:
             try:
                 yield candidate, export_model(candidate.graph, imported.context, self.tiler, max_growth=max_growth)
             except (ExportError, ShapeError) as error:
+                self.unwritten += 1
                 self.report.notes.append(f"a cheaper graph could not be written: {error}")
 
     def checked(
@@ -209,7 +212,7 @@ class _Job:
         quiet = compare(before, null, null)
         self.report.null_speedup = quiet.null
         if not checked:
-            self.report.reason = "no cheaper graph was found"
+            self.report.reason = self._why_none()
             return Result(self.source, self.report)
         pairs = [(compare(before, one, null), one, item) for one, item in zip(after, checked)]
         comparison, timing, item = max(pairs, key=lambda pair: pair[0].speedup)
@@ -227,11 +230,14 @@ class _Job:
 
     # --- pieces
 
+    def _why_none(self) -> str:
+        return "cheaper graphs could not be written" if self.unwritten else "no cheaper graph was found"
+
     def _by_estimate(self, checked: Sequence[_Checked], rules: RuleSet) -> Result:
         """For a device that is not here: the cheapest by estimate, and a note that says so."""
         self.report.notes.append(f"{self.target.name} is not attached: latencies are {self.report.source}")
         if not checked:
-            self.report.reason = "no cheaper graph was found"
+            self.report.reason = self._why_none()
             return Result(self.source, self.report)
         self._accept(checked[0], rules)
         self.report.speedup = self.report.estimated_before_us / self.report.estimated_after_us
@@ -326,6 +332,20 @@ def _understood(costs: Costs, imported: Imported) -> float:
     prices = costs.model.prices(tiles)
     opaque = sum(price for tile, price in zip(tiles, prices) if getattr(tile, "opaque", None) is not None)
     return 1.0 - opaque / sum(prices) if sum(prices) > 0 else 1.0
+
+
+def _unpriced(costs: Costs, imported: Imported) -> list[str]:
+    """A note if nodes of the original are missing from its estimated latency."""
+    tiles = costs.cover(imported.graph.outputs).tiles
+    missing = sum(price <= 0 for price in costs.model.prices(tiles))
+    if not missing:
+        return []
+    return [
+        (
+            f"{missing} of {len(tiles)} nodes are missing from the estimated latencies: "
+            "their sizes are only known when the model runs, or they do not run alone"
+        )
+    ]
 
 
 def _latency(timing: Timing) -> Latency:

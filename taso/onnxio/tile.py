@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import onnx
 
 from taso.errors import ExportError
-from taso.graph.graph import CONSTANT, INPUT, OPAQUE, Arena, Graph, Node, Value
+from taso.graph.graph import CONSTANT, INPUT, OPAQUE, Arena, Graph, Node, Value, topological
 from taso.hardware.latency import Kernel
 from taso.onnxio.context import Context, Origin
 from taso.onnxio.forms import Forms, Tile, writings
@@ -65,7 +65,10 @@ class Tiler:
             with_extras = False
 
     def options(self, value: Value) -> tuple[Tile, ...]:
-        """The nodes that could compute a value, the preferred first; they depend on what is below the value only."""
+        """The nodes that could compute a value, the preferred first; they depend on what is below the value only.
+
+        None of them reads a constant that cannot be written, so that no search takes one to cost nothing.
+        """
         if value not in self._options:
             self._options[value] = tuple(self._find(value))
         return self._options[value]
@@ -86,12 +89,28 @@ class Tiler:
     def _find(self, value: Value) -> Iterable[Tile]:
         node = value.node
         if node.op == OPAQUE:
-            return [_opaque(node)]
+            return self._with_inputs([_opaque(node)])
         originals = [self._original(origin) for origin in self.context.origins.get(value, [])]
         if node.op not in self.arena.spec.operators or not node.args:
             return originals
-        found = list(writings(self.forms, value))
+        found = self._with_inputs(writings(self.forms, value))
         return originals + found if self.use_origins else found or originals
+
+    def _with_inputs(self, tiles: Iterable[Tile]) -> list[Tile]:
+        """Those of some nodes whose inputs can all be there. (An original node's can: they were.)"""
+        return [tile for tile in tiles if all(map(self._writable, tile.inputs))]
+
+    def _writable(self, value: Value) -> bool:
+        """Whether a value can be there; a constant of free shape cannot be stored, and few nodes make one."""
+        if not value.node.constant:
+            return True
+        if self.is_leaf(value):
+            return value.node.op == CONSTANT or all(isinstance(size, int) for size in value.shape or ())
+        if value not in self._options:
+            for node in topological((value,)):  # arguments first, without recursion: constants may be deep
+                for k in range(len(node.types)):
+                    self.options(Value(node, k))
+        return bool(self.options(value))
 
     def _original(self, origin: Origin) -> Tile:
         if origin not in self._of_origin:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 import textwrap
 from pathlib import Path
@@ -21,6 +23,16 @@ def test_table_shows_gains_and_failures() -> None:
     assert "| net | improved | 10 → 4 | 2 → 1 | 2.000x | 1.900 to 2.100 | 1.010 | 1.0e-06 | 3 | k3f0 ×2 |" in text
     assert "| same | no improvement | 10 | 2 | 1 (best candidate 0.990x) | 0.980 to 1.000 |" in text
     assert "| bad | **failed** ModelError: a\\|b c |" in text
+    assert text.splitlines()[-1].startswith("| bad")  # no notes
+
+
+def test_table_shows_spread_and_notes() -> None:
+    row = Row("net", "improved", 10, 4, 2.0, 1.0, 2.0, spread_before_ms=0.05, spread_after_ms=0.0312)
+    row.notes = ["a candidate was dropped", "two\nlines"]
+    text = table([row, Row("same", "no improvement", 10, 10, 3.0, 3.0)])
+    assert "| net | improved | 10 → 4 | 2 ± 0.05 → 1 ± 0.03 |" in text
+    assert "| same | no improvement | 10 | 3 |" in text  # as rows of earlier runs are, which had no spread
+    assert text.endswith("\n\n- net: a candidate was dropped\n- net: two lines\n")
 
 
 def test_written_figures_can_be_read_back(tmp_path: Path) -> None:
@@ -45,10 +57,32 @@ def test_written_figures_can_be_read_back(tmp_path: Path) -> None:
 def test_child_that_ends_badly_is_a_row(
     script: str, status: str, error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    interpreter = tmp_path / "python"
-    interpreter.write_text(f"#!{sys.executable}\n" + textwrap.dedent(script) + "\n")
-    interpreter.chmod(0o755)
-    monkeypatch.setattr(optimize_all.sys, "executable", str(interpreter))
+    _replace_interpreter(script, tmp_path, monkeypatch)
     row = run_child("net", tmp_path, threads=1, time_budget=1, limit=2)
     assert (row.name, row.status, row.ended_well) == ("net", status, False)
     assert error in row.error
+
+
+def test_an_interruption_leaves_no_child_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _replace_interpreter("import time; time.sleep(600)", tmp_path, monkeypatch)
+    started: list[int] = []
+    wait = subprocess.Popen.wait
+
+    def interrupted(child: subprocess.Popen[bytes], timeout: float | None = None) -> int:
+        if timeout is None:
+            return wait(child)
+        started.append(child.pid)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess.Popen, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_child("net", tmp_path, threads=1, time_budget=1, limit=60)
+    with pytest.raises(ProcessLookupError):
+        os.kill(started[0], 0)
+
+
+def _replace_interpreter(script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interpreter = folder / "python"
+    interpreter.write_text(f"#!{sys.executable}\n" + textwrap.dedent(script) + "\n")
+    interpreter.chmod(0o755)
+    monkeypatch.setattr(optimize_all.sys, "executable", str(interpreter))

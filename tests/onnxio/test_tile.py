@@ -130,6 +130,27 @@ def test_symbolic_shapes_are_written_where_they_can_be() -> None:
         drawing.tiles(drawing("broadcast(v; dims = [1], shape = [dim(free, 0), 4, dim(free, 2)])"))
 
 
+def test_no_node_reads_a_constant_that_cannot_be_written() -> None:
+    drawing = Drawing()
+    tiler = Tiler(drawing.context, drawing.arena)
+    assert tiler.options(drawing("add(free, broadcast(c; dims = [1], shape = shape(free)))"))  # Add repeats it
+    joined = drawing("concat(broadcast(c; dims = [1], shape = shape(free)), free; axis = 1)")
+    assert tiler.options(joined) == ()
+    repeated = "broadcast({}; dims = [1], shape = shape(free))"
+    both = f"concat({repeated.format('c')}, {repeated.format('d')}; axis = 1)"
+    assert drawing(both).node.constant  # a constant of constants, which a search does not look into
+    assert tiler.options(drawing(f"add(concat(free, free; axis = 1), {both})")) == ()
+    fixed = both.replace("shape(free)", "shape(x)")
+    assert tiler.options(drawing(f"add(concat(x, z; axis = 1), {fixed})"))
+
+
+def test_constants_may_be_thousands_of_nodes_deep() -> None:
+    drawing = Drawing()
+    for k in range(4000):
+        drawing.tensors["k"] = drawing.arena.apply("relu" if k % 2 else "neg", (drawing.tensors["k"],), {})
+    assert drawing.operators(CONV) == ["Conv"]
+
+
 def test_originals_are_preferred_and_keep_their_name() -> None:
     text = "agraph (float[1, 4, 8, 8] x) => (float[1, 4, 8, 8] y) { [first] t = Relu(x) [second] y = Neg(t) }"
     found = imported(model(text))
