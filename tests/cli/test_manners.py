@@ -140,8 +140,8 @@ def test_ctrl_c_ends_a_running_measurement_and_its_worker(tmp_path: Path) -> Non
         command,
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
-        # what a shell starts in the background ignores interrupts, and so would everything below it
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        # what a shell starts in the background ignores interrupts, and so would everything below it; no threads here
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     try:
