@@ -247,7 +247,8 @@ def main(
     about = machine(threads)
     rows = read(about, out) if resume else []
     done = {row.name for row in rows if row.ended_well}
-    rows = [row for row in rows if row.ended_well]
+    rows = [row for row in rows if row.ended_well or row.name not in chosen]
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # as Ctrl-C: the child is stopped too
     for name in chosen:
         if name in done:
             continue

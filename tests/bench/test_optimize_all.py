@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from bench import optimize_all
 from bench.optimize_all import Row, read, run_child, table, write
@@ -79,6 +80,23 @@ def test_an_interruption_leaves_no_child_behind(tmp_path: Path, monkeypatch: pyt
         run_child("net", tmp_path, threads=1, time_budget=1, limit=60)
     with pytest.raises(ProcessLookupError):
         os.kill(started[0], 0)
+
+
+def test_resuming_some_models_keeps_what_became_of_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optimize_all, "machine", lambda threads: {"threads": threads})
+    monkeypatch.setattr(optimize_all.signal, "signal", lambda *_: None)  # this process keeps its own handlers
+    monkeypatch.setattr(optimize_all, "run_child", lambda name, *_: Row(name, "no improvement"))
+    write([Row("resnet50"), Row("bert"), Row("nasrnn", "improved")], {"threads": 1}, tmp_path)
+    arguments = ["--out", str(tmp_path), "--threads", "1", "--resume", "bert", "nasrnn"]
+    ended = CliRunner().invoke(optimize_all.main, arguments)
+    assert ended.exit_code == 1  # resnet50 still stands as failed
+    found = {row.name: row.status for row in read({"threads": 1}, tmp_path)}
+    assert found == {
+        "resnet50": "failed",
+        "bert": "no improvement",
+        "nasrnn_fresh": "no improvement",
+        "nasrnn": "improved",
+    }
 
 
 def _replace_interpreter(script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
