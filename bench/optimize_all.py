@@ -23,6 +23,7 @@ import onnxruntime
 
 from bench import corpus
 from bench.networks import NETWORKS
+from taso.files import write_whole
 from taso.version import __version__
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -200,9 +201,7 @@ def write(rows: list[Row], about: dict[str, str | int], folder: Path) -> None:
     figures = json.dumps({"machine": about, "models": [asdict(row) for row in rows]}, indent=1) + "\n"
     heading = "Measured on " + ", ".join(f"{key} {value}" for key, value in about.items()) + ".\n\n"
     for name, text in (("optimize_all.json", figures), ("optimize_all.md", heading + table(rows))):
-        part = folder / f"{name}.tmp"
-        part.write_text(text)
-        part.replace(folder / name)
+        write_whole(folder / name, text.encode())
 
 
 def read(about: dict[str, str | int], folder: Path) -> list[Row]:

@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 import click
 
-from taso.cli.files import check_writable
 from taso.cli.output import Output
 from taso.errors import SpecError, TasoError, UsageError, did_you_mean
+from taso.files import check_writable
 
 MOST_ELEMENTS = 2**40  # of an input; more is a slip of the keyboard
 INTERRUPTED = 130  # what a shell reports for a program that SIGINT ended

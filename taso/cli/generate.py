@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from taso.cli.common import SEED, check_specs, command, hw_option, json_option, spec_option
-from taso.cli.files import check_writable
 from taso.cli.output import Output
+from taso.files import check_writable
 from taso.report import units
 
 

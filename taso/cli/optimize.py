@@ -19,8 +19,8 @@ from taso.cli.common import (
     spec_option,
     threads_option,
 )
-from taso.cli.files import check_writable, write_whole
 from taso.cli.output import Output
+from taso.files import check_writable, write_whole
 
 if TYPE_CHECKING:
     from taso.optimize import Result
@@ -132,9 +132,7 @@ def _write(result: Result, source: Path, content: bytes, written: Path) -> None:
     """Write the result, or where nothing was improved the input's own bytes."""
     from taso.onnxio.load import save_model
 
-    if written.exists() and not written.is_file():  # a device or a pipe is written to, not replaced as by save_model
-        write_whole(written, result.model.SerializeToString() if result.report.improved else content)
-    elif result.report.improved:
+    if result.report.improved:
         save_model(result.model, written)
     elif written.exists() and os.path.samefile(source, written):
         return

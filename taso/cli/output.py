@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from taso.cli.files import write_whole
+from taso.files import write_whole
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from taso.errors import TasoError, UsageError
+from taso.files import write_whole
 
 FORMAT = 1  # of the table and of exported files
 
@@ -118,9 +119,7 @@ class Store:
         rows = [list(row) for row in self._connection.execute(question, (device, device))]
         columns = [name for _, name, *_ in self._connection.execute("pragma table_info(latency)")]
         body = {"taso latencies": FORMAT, "columns": columns, "rows": rows}
-        beside = path.with_name(path.name + f".{os.getpid()}.part")
-        beside.write_text(json.dumps(body, indent=0, ensure_ascii=False) + "\n")
-        beside.replace(path)
+        write_whole(path, (json.dumps(body, indent=0, ensure_ascii=False) + "\n").encode())
         return len(rows)
 
     def import_(self, path: Path) -> int:

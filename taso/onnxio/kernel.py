@@ -19,7 +19,7 @@ from taso.onnxio.context import Context, domain_of, subgraphs
 from taso.onnxio.forms import Tile
 from taso.onnxio.shapes import sized
 from taso.onnxio.tensor import Array, element_type, from_array
-from taso.search.uniform import uniform
+from taso.search.uniform import TELLING, uniform
 from taso.spec import syntax as s
 from taso.spec.evaluate import Scope, evaluate
 from taso.spec.lower import run
@@ -27,8 +27,6 @@ from taso.spec.shapes import solve
 
 # Numbers that runtimes treat specially (x to the power 2 is a product): they make a kernel of their own.
 _SPECIAL = (-1.0, 0.0, 0.5, 1.0, 2.0, 3.0)
-# Elements: constants of a node that is not understood may be what it does (the scales of a resize) rather than weights.
-_TELLING = 16
 _FLOATS = ("float", "double", "float16", "bfloat16")
 
 
@@ -98,7 +96,7 @@ def _slot(tile: Tile, k: int, value: Value, context: Context, sizes: Mapping[str
     if shape is None:
         return None
     dtype, constant = value.type.dtype, value.node.constant
-    if tile.opaque is not None and constant and dtype in _FLOATS and math.prod(shape) <= _TELLING:
+    if tile.opaque is not None and constant and dtype in _FLOATS and math.prod(shape) <= TELLING:
         array = _elements(value, context)
         if array is not None:
             return _Slot(dtype, shape, True, array)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import TypeProto, checker, external_data_helper
 
 from taso.errors import ModelError, UsageError, did_you_mean
+from taso.files import write_whole
 from taso.onnxio.context import captured_names, dim_name, is_static, subgraphs
 from taso.onnxio.tensor import byte_size
 
@@ -172,7 +172,7 @@ def save_model(model: onnx.ModelProto, path: str | Path) -> None:
     """
     path = Path(os.path.realpath(path))
     if stored_bytes(model) <= PROTOBUF_LIMIT:
-        _write_whole(path, [model.SerializeToString()])
+        write_whole(path, model.SerializeToString())
         return
     outside = onnx.ModelProto()
     outside.CopyFrom(model)
@@ -187,25 +187,8 @@ def save_model(model: onnx.ModelProto, path: str | Path) -> None:
                 tensor.external_data.add(key=key, value=value)
             chunks.append(content)
             offset += len(content)
-    _write_whole(data, chunks)
-    _write_whole(path, [outside.SerializeToString()])
-
-
-def _write_whole(path: Path, chunks: Sequence[bytes]) -> None:
-    if path.exists() and not path.is_file():  # a device or a pipe: nothing to be replaced
-        with path.open("wb") as file:
-            file.writelines(chunks)
-        return
-    beside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
-    try:
-        with beside.open("xb") as file:
-            for chunk in chunks:
-                file.write(chunk)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+    write_whole(data, *chunks)
+    write_whole(path, outside.SerializeToString())
 
 
 # --- inputs

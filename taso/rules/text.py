@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
 
 from taso.errors import SpecError
+from taso.files import write_whole
 from taso.rules.rule import RuleEntry
 from taso.spec import syntax as s
 from taso.spec.parse import parse_file
@@ -91,17 +90,7 @@ def write_rules(path: Path, rules: Iterable[s.Rule], header: Sequence[str] = ())
     blocks = ["\n".join(f"# {line}".rstrip() for line in header)] if header else []
     text = "\n\n".join([*blocks, *map(format_rule, rules)]) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(
-        "w", dir=path.parent, prefix=f".{path.name}.", encoding="utf-8", delete=False
-    ) as file:
-        try:
-            file.write(text)
-            file.close()
-            os.chmod(file.name, 0o644)
-            os.replace(file.name, path)
-        except BaseException:
-            os.unlink(file.name)
-            raise
+    write_whole(path, text.encode())
 
 
 # --- pieces --------------------------------------------------------------------------------------------------------

@@ -7,17 +7,14 @@ from collections.abc import Callable, Container, Hashable, Iterable, Iterator, M
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-import numpy as np
-
 from taso.graph.graph import CONSTANT, INPUT, OPAQUE, Arena, Node, Value, with_args
 from taso.search.cost import walk
-from taso.search.uniform import uniform
+from taso.search.uniform import telling, uniform
 from taso.spec.spec import Spec
 from taso.spec.traits import commutative
 
 Outputs = tuple[Value, ...]
 
-TELLING = 16  # elements
 MANY = 24  # a value that more nodes read does not make them neighbours
 
 
@@ -265,7 +262,7 @@ class Likeness:
             return self._leaves[node]
         for part in _constants(node) if node.constant else ():
             if part not in self._leaves:
-                made = (uniform(Value(part), self._spec), _telling(part)) if part.op == CONSTANT else self._kind(part)
+                made = (uniform(Value(part), self._spec), telling(part)) if part.op == CONSTANT else self._kind(part)
                 args = tuple((self._leaves[arg.node], arg.index) for arg in part.args)
                 self._leaves[part] = self._numbered(("constant", part.types, made, args))
         if not node.constant:
@@ -277,12 +274,6 @@ class Likeness:
             return self._numbers.setdefault(key, len(self._numbers))
         except TypeError:  # an attribute that cannot be compared: like nothing else
             return self._numbers.setdefault(object(), len(self._numbers))
-
-
-def _telling(node: Node) -> bytes | None:
-    """The elements of a small constant, which may be what an operator does (sizes, scales) rather than weights."""
-    array = node.payload
-    return array.tobytes() if isinstance(array, np.ndarray) and 1 < array.size <= TELLING else None
 
 
 def _constants(root: Node) -> list[Node]:

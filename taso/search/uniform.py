@@ -15,6 +15,8 @@ from taso.spec.lower import run
 from taso.spec.spec import Spec
 from taso.spec.traits import copies, elementwise
 
+# Elements: so small a constant may be what an operator does (sizes, the scales of a resize) rather than weights.
+TELLING = 16
 LARGE = 1 << 16  # a constant that is not in memory is only read up to this many elements
 
 _known: WeakKeyDictionary[Node, float | None] = WeakKeyDictionary()
@@ -75,6 +77,15 @@ def _only(payload: Any, size: int) -> float | None:
         return None
     first = payload.flat[0]
     return float(first) if payload.size == 1 or bool((payload == first).all()) else None
+
+
+def telling(node: Node) -> Any:
+    """The elements of a stored constant of at most `TELLING`, to be compared; None for other nodes."""
+    sizes = node.types[0].shape or ()
+    if node.op != CONSTANT or math.prod(size for size in sizes if isinstance(size, int)) > TELLING:
+        return None
+    array = np.asarray(node.payload)
+    return tuple(array.ravel().tolist()) if array.dtype == object else array.tobytes()
 
 
 def same_number(wanted: Any, actual: Any) -> bool:

@@ -22,19 +22,21 @@ def check_writable(path: Path) -> None:
         raise OSError(errno.EACCES, "cannot be written", str(path))
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_whole(path: Path, *content: bytes) -> None:
     """Write a file so that a reader, or a crash, meets the old content or the new one and nothing in between.
 
-    A link keeps pointing where it does; a device or a pipe is written to, not replaced.
+    `content` may come in several pieces. A link keeps pointing where it does; a device or a pipe is written to, not
+    replaced.
     """
     path = Path(os.path.realpath(path))
     if path.exists() and not stat.S_ISREG(path.stat().st_mode):
-        path.write_bytes(content)
+        with path.open("wb") as file:
+            file.writelines(content)
         return
     beside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
     try:
         with beside.open("xb") as file:
-            file.write(content)
+            file.writelines(content)
             file.flush()
             os.fsync(file.fileno())
         if path.exists():

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from taso.cli.files import check_writable, write_whole
 from taso.errors import UsageError
+from taso.files import check_writable, write_whole
 
 
 def test_replaces_the_content_and_leaves_nothing_beside(tmp_path: Path) -> None:
