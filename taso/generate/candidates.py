@@ -1,31 +1,30 @@
 """Equal terms become candidate rules: instances with concrete attributes, still to be proved and generalised.
 
-Every term is compared with the representative of its value, and the two outputs of one operator (such as the halves
-of a split) with the representatives of their values. What is pruned:
+Every term is compared with the first term of its value, and the two outputs of one operator (such as the halves of a
+split) with those of their values. What is pruned:
 
-- renamings: inputs are numbered in the order in which they appear, commutative arguments are put in one order;
-- super-graphs: a term is only built from representatives, so an equality inside an argument is never repeated;
-- common subgraphs: sides with the same operator on top and equal arguments; and a subterm that could be anything (the
-  sides stay equal with a fresh tensor in its place) becomes an input, so that the most general form is left;
+- super-graphs: an equality inside an argument is not repeated, since a term counts only with its smallest arguments;
+- renamings and common subgraphs: `patterns` collapses the equalities to the patterns that they are instances of;
+- sides with the same operator on top and equal arguments; and a subterm that could be anything (the sides stay equal
+  with a fresh tensor in its place) becomes an input, so that the most general form is left;
 - instances of a candidate that is already there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
 from taso.generate.fingerprint import Exact, Real
 from taso.generate.general import Cutter, instance_of, sides_congruent, tensors
+from taso.generate.patterns import Patterns
 from taso.generate.universe import Applied, Concrete
-from taso.generate.values import Enumeration, compute_all
+from taso.generate.values import Enumeration, Terms
 from taso.generate.write import Writer, renamed, show
 from taso.spec import syntax as s
 from taso.spec.elaborate import Typed
-
-_FRESH_SEED = 1
 
 
 @dataclass(frozen=True)
@@ -53,10 +52,10 @@ class Candidate:
 class Equalities:
     """How many equalities were left after each step."""
 
-    equal: int = 0  # terms that share a value with another
-    renamed: int = 0  # after leaving out renamings
-    confirmed: int = 0  # still equal on fresh samples
-    general: int = 0  # after cutting off what could be anything, each form once
+    equal: int = 0  # terms that have the value of another, made of arguments that are as small as can be
+    confirmed: int = 0  # of these still equal on fresh samples
+    patterns: int = 0  # that they are instances of: without renamings, super-graphs and common subgraphs
+    general: int = 0  # in the most general form, each once
     distinct: int = 0  # that are no instance of another
     tangled: int = 0  # some tensor stands more than three times on one side: consequences of simpler ones
     unbound: int = 0  # neither side has all tensors of the other: no rule
@@ -64,7 +63,7 @@ class Equalities:
 
     def __str__(self) -> str:
         return (
-            f"{self.equal} equal terms, {self.renamed} after renaming, {self.confirmed} on fresh samples;"
+            f"{self.equal} equal terms, {self.confirmed} of them on fresh samples, of {self.patterns} patterns;"
             f" {self.general} in their most general form, {self.distinct} no instance of another"
             f" ({self.pairs} of them of two outputs); {self.tangled} with a tensor too many times,"
             f" {self.unbound} without all tensors on one side"
@@ -106,20 +105,24 @@ class _Finder:
         self.counts = Equalities()
         options = self.world.options
         self.fingerprint = Real(0) if options.real else Exact(0, options.denominator)
-        self.fresh = self._reevaluate()
-        self.cutter = Cutter(self.world, self.fingerprint, self.found.seed + 2)
+        self.cutter = Cutter(self.world, self.fingerprint, self.found.base.seed + 2)
         self.writer = Writer(self.world.spec)
         self.trees: dict[int, Typed] = {}
 
     def run(self) -> list[Candidate]:
-        pairs = sorted(self._distinct(), key=lambda item: (item[1].level, len(item[0]), item[0]))
-        self.counts.renamed = len(pairs)
         forms: dict[str, Candidate] = {}
-        for _, pair in pairs:
-            if not self._equal(pair):
-                continue
-            self.counts.confirmed += 1
-            self._form(pair, forms)
+        patterns = Patterns(self.world, self.table, self.found.shapes, self.found.ops, self._holds)
+        terms = self._equal_terms()
+        self.counts.equal = len(self.found.found)
+        for pattern in sorted(patterns.find(terms), key=lambda p: p.level):
+            self.counts.patterns += 1
+            self._form((pattern.left,), (pattern.right,), pattern.level, forms)
+        self.counts.confirmed = patterns.settled
+        for _, pair in sorted(self._distinct(), key=lambda item: (item[1].level, item[0])):
+            left, right = (tuple(map(self._typed, side)) for side in (pair.left, pair.right))
+            if self.cutter.equal(left, right):
+                self.counts.patterns += 1
+                self._form(left, right, pair.level, forms)
         self.counts.general = len(forms)
         kept: list[Candidate] = []
         by_tops: dict[tuple[str, ...], list[Candidate]] = {}
@@ -143,9 +146,33 @@ class _Finder:
         """Candidates with a bare tensor on one side, which may stand for any operator."""
         return [c for top in tops if top for c in by_tops.get(("", top), [])] if len(tops) == 2 else []
 
-    def _form(self, pair: _Pair, forms: dict[str, Candidate]) -> None:
+    def _holds(self, left: Typed, right: Typed) -> bool:
+        return self.cutter.equal((left,), (right,))
+
+    def _equal_terms(self) -> Terms:
+        """The terms that are equal to another, without those that compute with constants alone, which are folded."""
+        terms, table = self.found.found, self.table
+        ground = (table.mask == 0) & (table.level > 0)
+        for level in range(1, self.found.ops + 1):
+            ids = np.nonzero(table.level == level)[0]
+            ground[ids] |= ground[table.a[ids]] | (ground[table.b[ids]] & (table.b[ids] >= 0))
+        other = np.where(terms.b >= 0, terms.b, terms.a)
+        mask = table.mask[terms.a] | table.mask[other] | table.mask[terms.value]
+        kept = ~(ground[terms.a] | ground[other] | ground[terms.value]) & self._prefix(mask)
+        return Terms(*(getattr(terms, f.name)[kept] for f in fields(Terms)))
+
+    def _distinct(self) -> Iterator[tuple[str, _Pair]]:
+        """The equalities of two outputs, one of those that are renamings of each other, with their common text."""
+        seen: set[str] = set()
+        for first, second in self.world.pairs:
+            for pair in self._two_outputs(first, second):
+                key = self._key(pair)
+                if key not in seen:
+                    seen.add(key)
+                    yield key, pair
+
+    def _form(self, left: tuple[Typed, ...], right: tuple[Typed, ...], level: int, forms: dict[str, Candidate]) -> None:
         """Add the most general form of an equality, if it is a rule and not there yet."""
-        left, right = [tuple(map(self._typed, side)) for side in (pair.left, pair.right)]
         if sides_congruent(left, right, self.cutter):
             return
         left, right = self.cutter.general(left, right)
@@ -154,7 +181,7 @@ class _Finder:
         key = self.writer.key(left, right)
         if key in forms:
             return
-        candidate = self._candidate(left, right, pair.level)
+        candidate = self._candidate(left, right, level)
         if candidate is None:
             self.counts.unbound += 1
         elif _tangled(candidate):
@@ -190,64 +217,24 @@ class _Finder:
             walk(node)
         return len(found)
 
-    # --- equalities
-    def _distinct(self) -> Iterator[tuple[str, _Pair]]:
-        """The equalities, one of those that are renamings of each other, with the text that they share."""
-        seen: set[str] = set()
-        for pair in self._pairs():
-            self.counts.equal += 1
-            key = self._key(pair)
-            if key not in seen:
-                seen.add(key)
-                yield key, pair
-
-    def _pairs(self) -> Iterator[_Pair]:
-        terms, table = self.found.found, self.table
-        equal = terms.value >= 0
-        value = np.where(equal, terms.value, 0)
-        own = (table.instance[value] == terms.instance) & (table.a[value] == terms.a) & (table.b[value] == terms.b)
-        other = np.where(terms.b >= 0, terms.b, terms.a)
-        mask = table.mask[terms.a] | table.mask[other] | table.mask[value]
-        ground = self._ground()
-        computed = ground[terms.a] | ground[other] | ground[value]  # constants are folded, not rewritten
-        for k in np.nonzero(equal & ~own & ~computed & self._prefix(mask))[0]:
-            args = (int(terms.a[k]),) if terms.b[k] < 0 else (int(terms.a[k]), int(terms.b[k]))
-            node = Node(int(terms.instance[k]), args)
-            yield _Pair((node,), (self._representative(int(terms.value[k])),), int(terms.level[k]))
-        for first, second in self.world.pairs:
-            yield from self._two_outputs(first, second)
-
+    # --- two outputs at once
     def _two_outputs(self, first: int, second: int) -> Iterator[_Pair]:
+        """Both outputs of an operator, where each is equal to a term that does not have all tensors."""
         terms, table = self.found.found, self.table
-        at = np.nonzero((terms.instance == second) & (terms.value >= 0))[0]
-        seconds = {int(terms.a[k]): int(terms.value[k]) for k in at}
-        for k in np.nonzero((terms.instance == first) & (terms.value >= 0))[0]:
-            whole, v0 = int(terms.a[k]), int(terms.value[k])
-            v1 = seconds.get(whole)
-            if v1 is None or not self._prefix(table.mask[[whole]])[0] or v0 == v1:
-                continue
-            if (
-                table.level[v0] == 0 or table.level[v1] == 0
-            ):  # one output is an input: two equalities of one output say it
-                continue
-            if table.mask[v0] == table.mask[whole] == table.mask[v1]:  # likewise: each output alone has all tensors
-                continue
-            i0, i1 = int(table.instance[v0]), int(table.instance[v1])
-            if (i0 == first and table.a[v0] == whole) or (i1 == second and table.a[v1] == whole):
-                continue
-            if i0 == first and i1 == second and table.a[v0] == table.a[v1]:
-                continue
-            halves = (Node(first, (whole,)), Node(second, (whole,)))
-            yield _Pair((self._representative(v0), self._representative(v1)), halves, int(terms.level[k]))
-
-    def _ground(self) -> np.ndarray:
-        """Which values contain an operator whose arguments are all constants."""
-        table = self.table
-        ground = (table.mask == 0) & (table.level > 0)
-        for level in range(1, self.found.ops + 1):
-            ids = np.nonzero(table.level == level)[0]
-            ground[ids] |= ground[table.a[ids]] | (ground[table.b[ids]] & (table.b[ids] >= 0))
-        return np.asarray(ground)
+        ones, twos = (np.nonzero(terms.instance == k)[0] for k in (first, second))
+        if not len(ones) or not len(twos):
+            return
+        twos = twos[np.argsort(terms.a[twos], kind="stable")]
+        place = np.minimum(np.searchsorted(terms.a[twos], terms.a[ones]), len(twos) - 1)
+        ones, twos = (side[terms.a[twos[place]] == terms.a[ones]] for side in (ones, twos[place]))
+        whole, v0, v1 = terms.a[ones], terms.value[ones], terms.value[twos]
+        told = (table.level[v0] == 0) | (table.level[v1] == 0)  # one is an input: two equalities of one output say it
+        told |= (table.mask[v0] == table.mask[whole]) & (table.mask[v1] == table.mask[whole])  # each has all tensors
+        same = (table.instance[v0] == first) & (table.instance[v1] == second) & (table.a[v0] == table.a[v1])
+        for k in np.nonzero(~told & ~same & (v0 != v1) & self._prefix(table.mask[whole]))[0]:
+            halves = Node(first, (int(whole[k]),)), Node(second, (int(whole[k]),))
+            others = self._representative(int(v0[k])), self._representative(int(v1[k]))
+            yield _Pair(others, halves, int(terms.level[ones[k]]))
 
     def _prefix(self, masks: np.ndarray) -> np.ndarray:
         groups = [leaf.group for leaf in self.world.leaves if leaf.group >= 0]
@@ -301,37 +288,6 @@ class _Finder:
         if node.value >= 0:
             self.trees[node.value] = tree
         return tree
-
-    # --- fresh samples
-    def _reevaluate(self) -> dict[int, np.ndarray]:
-        """All kept values on other samples."""
-        table, samples = self.table, self.world.samples(self.found.seed + _FRESH_SEED)
-        data = {kind: np.zeros_like(rows) for kind, rows in self.found.data.items()}
-        for k, sample in enumerate(samples):
-            data[int(table.kind[k])][int(table.row[k])] = sample
-        for level in range(1, self.found.ops):
-            ids = np.nonzero(table.level == level)[0]
-            columns = table.instance[ids], table.a[ids], table.b[ids]
-            for at, rows in compute_all(self.world, self.found.shapes, data, table, *columns):
-                here = ids[at]
-                kept = data[int(table.kind[here[0]])]
-                kept[table.row[here]] = rows.reshape(len(here), *kept.shape[1:])
-        return data
-
-    def _equal(self, pair: _Pair) -> bool:
-        """Whether both sides are equal on the fresh samples too."""
-        for left, right in zip(pair.left, pair.right):
-            a, b = self._evaluate(left), self._evaluate(right)
-            if not self.fingerprint.same(a.reshape(len(a), -1), b.reshape(len(b), -1)).all():
-                return False
-        return True
-
-    def _evaluate(self, node: Node) -> np.ndarray:
-        if node.value >= 0 and self.table.row[node.value] >= 0:
-            return np.asarray(self.fresh[int(self.table.kind[node.value])][self.table.row[node.value]])
-        args = [self._evaluate(self._representative(arg)) for arg in node.args]
-        with np.errstate(all="ignore"):
-            return np.asarray(self._applied(node).run(args, 1))
 
 
 def _size(candidate: Candidate) -> int:

@@ -1,9 +1,10 @@
 """Short keys for rows of numbers: equal rows get equal keys, different rows almost never do.
 
 Whole numbers (after multiplication by the universe's denominator) are hashed by three random linear functionals
-modulo a prime near 2^21, which float64 computes exactly. Real numbers, where the same value comes out of two terms
-with different rounding, get three coordinates that are close if and only if the rows are close; `group` joins what is
-close.
+modulo a prime below 2^20, which float64 computes exactly. Since a key is linear in the row, the key of a sum is the
+sum of the keys, and that of a product a bilinear form; `hashing` makes use of it. Real numbers, where the same value
+comes out of two terms with different rounding, get three coordinates that are close if and only if the rows are
+close; `group` joins what is close.
 """
 
 from __future__ import annotations
@@ -15,48 +16,98 @@ import numpy as np
 
 Array = Any
 
-PRIME = 2097143.0
-_HALF = (int(PRIME) - 1) // 2
-_BLOCK = 4096  # entries whose products with a functional can be summed below 2^53
+PRIME = 1048573  # the largest below 2^20, so that three residues and the carries of a sum fit into 63 bits
+LANE = 21  # bits between the residues of a key
+UNDEFINED = np.uint64(1 << 63)  # the key of a row with infinite or undefined entries
+LARGEST = 2.0**52  # whole numbers are exact up to here, and so is their rounding
 TOLERANCE = 1e-8
+
+_HALF = (PRIME - 1) // 2
+_BLOCK = 1 << 14  # products of a residue and a functional's entry whose sum stays below 2^53
+_ONES = sum(1 << (LANE * k) for k in range(3))
 
 
 class Exact:
-    """Keys of rows that are whole numbers when multiplied by `denominator`; one uint64 each."""
+    """Keys of rows that are whole numbers when multiplied by `denominator`; one uint64 each.
+
+    Attributes:
+        largest: the largest whole number that was met; keys can be trusted while it is below `LARGEST`.
+    """
 
     def __init__(self, seed: int, denominator: int = 1, xp: ModuleType = np) -> None:
         self.seed, self.denominator, self.xp = seed, float(denominator), xp
         self.largest = 0.0
-        self._functionals: dict[int, Array] = {}
+        self._inverse = float(pow(denominator % PRIME, -1, PRIME))
+        self._functionals: dict[tuple[int, bool], Array] = {}
 
-    def _matrix(self, width: int) -> Array:
-        if width not in self._functionals:
+    def matrix(self, width: int, *, scaled: bool = False) -> Array:
+        """The three functionals (width, 3); `scaled`: for rows that were multiplied by the denominator."""
+        key = width, scaled
+        if key not in self._functionals:
             rng = np.random.default_rng([self.seed, width])
-            self._functionals[width] = self.xp.asarray(rng.integers(-_HALF, _HALF + 1, (width, 3)).astype(float))
-        return self._functionals[width]
+            matrix = self.xp.asarray(rng.integers(-_HALF, _HALF + 1, (width, 3)).astype(float))
+            self._functionals[key] = self.modulo(matrix * self._inverse) if scaled else matrix
+        return self._functionals[key]
 
-    def keys(self, rows: Array) -> np.ndarray:
-        """One key per row of a (count, width) array. Rows with infinite or undefined entries get the key 0."""
+    def modulo(self, values: Array) -> Array:
+        """The symmetric residues of whole numbers below 2^50."""
+        quotient = values * (1.0 / PRIME)
+        self.xp.rint(quotient, out=quotient)
+        quotient *= PRIME
+        return self.xp.subtract(values, quotient, out=quotient)
+
+    def whole(self, rows: Array) -> tuple[Array, Array]:
+        """Rows times the denominator modulo the prime, zero where a row is not finite, and which rows are finite."""
         xp = self.xp
-        matrix = self._matrix(rows.shape[1])
-        whole = xp.rint(rows * self.denominator)
-        self.largest = max(self.largest, float(xp.max(xp.abs(whole))) if whole.size else 0.0)
-        finite = xp.isfinite(whole).all(axis=1)
-        reduced = _modulo(xp, _modulo(xp, xp.where(finite[:, None], whole, 0.0)))
-        total = xp.zeros((len(rows), 3))
-        for start in range(0, rows.shape[1], _BLOCK):
-            total = _modulo(
-                xp, total + _modulo(xp, reduced[:, start : start + _BLOCK] @ matrix[start : start + _BLOCK])
-            )
-        residues = (total + _HALF).astype(np.int64)
-        packed = residues[:, 0] | (residues[:, 1] << 21) | (residues[:, 2] << 42)
-        packed = xp.where(finite, packed + 1, 0)
-        return np.asarray(packed if xp is np else packed.get()).astype(np.uint64)
+        whole = rows * self.denominator if self.denominator != 1 else rows
+        whole = xp.rint(whole)
+        size = float(xp.maximum(whole.max(), -whole.min())) if whole.size else 0.0
+        finite = xp.ones(len(rows), bool)
+        if not np.isfinite(size):
+            finite = xp.isfinite(whole).all(axis=1)
+            whole = xp.where(finite[:, None], whole, 0.0)
+            size = float(xp.abs(whole).max())
+        self.largest = max(self.largest, size)
+        reduced = self.modulo(whole)
+        return (self.modulo(reduced) if size > 2.0**50 else reduced), finite
+
+    def residues(self, rows: Array) -> Array:
+        """The residues of the rows themselves, fractions included: n / d is n times the inverse of d."""
+        reduced, _ = self.whole(rows)
+        return reduced if self.denominator == 1 else self.modulo(reduced * self._inverse)
+
+    def product(self, rows: Array, matrix: Array) -> Array:
+        """Residues (n, width) times residues (width, k), as residues."""
+        if rows.shape[1] <= _BLOCK:
+            return self.modulo(rows @ matrix)
+        blocks = range(0, rows.shape[1], _BLOCK)
+        return self.modulo(sum(self.modulo(rows[:, at : at + _BLOCK] @ matrix[at : at + _BLOCK]) for at in blocks))
+
+    def pack(self, residues: Array) -> Array:
+        """Keys (uint64) from the residues of the three functionals, along the last axis."""
+        lanes = self.xp.where(residues < 0, residues + PRIME, residues).astype(np.int64)
+        return (lanes[..., 0] | (lanes[..., 1] << LANE) | (lanes[..., 2] << (2 * LANE))).astype(np.uint64)
+
+    def add(self, left: Array, right: Array) -> Array:
+        """The keys of sums of rows from the keys of the rows; the arrays broadcast."""
+        total = left + right
+        over = total + np.uint64(_ONES * ((1 << (LANE - 1)) - PRIME))  # bit 20 of a lane says that it reached the prime
+        over >>= np.uint64(LANE - 1)
+        over &= np.uint64(_ONES)
+        over *= np.uint64(PRIME)
+        total -= over
+        return total
+
+    def keys(self, rows: Array) -> Array:
+        """One key per row of a (count, width) array."""
+        reduced, finite = self.whole(rows)
+        keys = self.pack(self.product(reduced, self.matrix(rows.shape[1], scaled=self.denominator != 1)))
+        return self.xp.where(finite, keys, UNDEFINED)
 
     def group(self, keys: np.ndarray) -> np.ndarray:
         """A number per key, the same for equal keys; -1 for rows that are not finite."""
         _, inverse = _unique(keys)
-        return np.where(keys == 0, -1, inverse)
+        return np.where(keys == UNDEFINED, -1, inverse)
 
     def same(self, left: Array, right: Array) -> np.ndarray:
         """Whether rows are equal, row by row."""
@@ -69,7 +120,7 @@ class Real:
     def __init__(self, seed: int, xp: ModuleType = np) -> None:
         self.seed, self.xp, self.largest = seed, xp, 0.0
 
-    def keys(self, rows: Array) -> np.ndarray:
+    def keys(self, rows: Array) -> Array:
         """A (count, 3) array of coordinates, nan where a row is not finite."""
         xp = self.xp
         rng = np.random.default_rng([self.seed, rows.shape[1]])
@@ -79,10 +130,7 @@ class Real:
             size = xp.where(norm > 1e-12, norm, 1.0)  # what is left of x - x counts as zero
             keys = xp.concatenate([xp.log(size), (rows / size) @ matrix], axis=1)
         keys = xp.where(norm > 1e-12, keys, xp.where(xp.isfinite(norm), 0.0, xp.nan))
-        keys = xp.where(norm < 1e100, keys, xp.nan)  # squares overflow beyond
-        if len(rows) and bool(xp.isfinite(norm).any()):
-            self.largest = max(self.largest, float(xp.max(norm[xp.isfinite(norm)])))
-        return np.asarray(keys if xp is np else keys.get())
+        return xp.where(norm < 1e100, keys, xp.nan)  # squares overflow beyond
 
     def group(self, keys: np.ndarray) -> np.ndarray:
         """A number per row of `keys`, the same for close rows (chains of close rows too); -1 for nan."""
@@ -106,11 +154,6 @@ class Real:
 
 
 Fingerprint = Exact | Real
-
-
-def _modulo(xp: ModuleType, values: Array) -> Array:
-    """The symmetric residue of whole numbers below 2^53 (twice makes up for rounding of the quotient)."""
-    return values - xp.rint(values / PRIME) * PRIME
 
 
 def _unique(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

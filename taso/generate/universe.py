@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from taso.spec.value import Value
 
 Array = Any
 Concrete = tuple[int, ...]
+Form = Literal["linear", "bilinear", "other"]
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class Applied:
     """An instance at argument shapes: array code, result shape, and its tree of core operators."""
 
     instance: s.Instance
+    shapes: tuple[Concrete, ...]
     typed: Typed
     spec: Spec = field(repr=False, compare=False)
 
@@ -74,6 +76,26 @@ class Applied:
         value = run_typed(self.typed, self.spec, dict(zip(self.instance.params, args)), xp=xp, batched=lead)
         batch = np.broadcast_shapes(*(arg.shape[:lead] for arg in args))
         return xp.broadcast_to(value, batch + self.shape)
+
+    @cached_property
+    def form(self) -> Form:
+        """Whether it is linear in its arguments together or in each of two, seen on random whole numbers."""
+        rng = np.random.default_rng(11)
+        one, other = ([rng.integers(-9, 10, (4, *shape)) * 1.0 for shape in self.shapes] for _ in range(2))
+
+        def additive(left: Sequence[Array], right: Sequence[Array], both: Sequence[Array]) -> bool:
+            a, b, c = (self.run(args, 1) for args in (left, right, both))
+            return bool(np.isfinite(c).all() and np.allclose(a + b, c, rtol=1e-9, atol=1e-9))
+
+        with np.errstate(all="ignore"):
+            if additive(one, other, [a + b for a, b in zip(one, other)]):
+                return "linear"
+            if len(self.shapes) == 2:
+                (a, b), (c, d) = one, other
+                whole = np.array_equal(self.run(one, 1), np.rint(self.run(one, 1)))
+                if whole and additive([a, b], [c, b], [a + c, b]) and additive([a, b], [a, d], [a, b + d]):
+                    return "bilinear"
+        return "other"
 
     def tree(self, args: Sequence[Typed]) -> Typed:
         """The instance with these trees for its parameters."""
@@ -157,7 +179,7 @@ class World:
         shape = concrete(typed.shape)
         if math.prod(shape) > self.options.limit or 0 in shape:
             return None
-        return Applied(instance, typed, self.spec)
+        return Applied(instance, shapes, typed, self.spec)
 
     def commutes(self, k: int, shape: Concrete) -> bool:
         """Whether an instance of two tensors of one shape gives the same either way round, seen on random data."""

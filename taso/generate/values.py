@@ -1,23 +1,28 @@
-"""What an enumeration knows: values, the terms that have them, and their data."""
+"""What an enumeration knows: terms by number, the values that they have, and their data.
+
+A *row* of the table is a term; its value is the first row that computes the same. Data is kept once for each value of
+the lower levels; that of the level below the last is computed again where it is needed.
+"""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 
+from taso.generate.count import Counts
+from taso.generate.fingerprint import Array
+from taso.generate.hashing import Hasher
 from taso.generate.universe import Concrete, World
 from taso.spec import syntax as s
 
-_BLOCK = 1 << 21  # numbers computed at a time
-Ids = np.ndarray  # int32 value numbers
+Ids = np.ndarray  # int32 row numbers
 
 
 @dataclass
 class Values:
-    """All values, and their alternates, by number, one array per column.
+    """All terms that are arguments of others, by number, one array per column.
 
     A leaf has no instance (-1) and its number among the leaves as `a`.
     """
@@ -26,20 +31,33 @@ class Values:
     a: np.ndarray
     b: np.ndarray  # -1 for instances of one tensor
     kind: np.ndarray  # number of the shape
-    row: np.ndarray  # place among the values of its shape; -1 if its data is not kept
-    level: np.ndarray
+    row: np.ndarray  # place among the kept values of its shape; -1 if its data is not kept
+    level: np.ndarray  # its operators, shared ones counted once
     top: np.ndarray  # the operator that computes it: the two outputs of one operator share it
     nodes: np.ndarray  # (count, levels): its operators, ascending, padded with -1 in front
     mask: np.ndarray  # the inputs that it uses, one bit each
-    of: np.ndarray  # for an alternate the value that it computes, else its own number
+    of: np.ndarray  # its value: the first term that computes it
 
     def __len__(self) -> int:
         return len(self.instance)
 
+    def extended(self, **columns: np.ndarray) -> Values:
+        """A table with more rows."""
+        joined = {f.name: np.concatenate([getattr(self, f.name), columns[f.name]]) for f in fields(self)}
+        return Values(**{name: column.astype(getattr(self, name).dtype) for name, column in joined.items()})
+
+    def below(self, a: Ids, b: Ids) -> np.ndarray:
+        """The operators of pairs of arguments: one row each, ascending, -1 in front and for repetitions."""
+        nodes = np.concatenate([self.nodes[a], self.nodes[np.where(b >= 0, b, a)]], axis=1)
+        nodes.sort(axis=1)
+        nodes[:, 1:][nodes[:, 1:] == nodes[:, :-1]] = -1
+        nodes.sort(axis=1)
+        return nodes
+
 
 @dataclass
 class Terms:
-    """All terms found, by columns: instance, arguments, level, value (-1: undefined on the samples)."""
+    """Terms that have the value of another, by columns: instance, arguments, level, value."""
 
     instance: np.ndarray
     a: np.ndarray
@@ -51,78 +69,101 @@ class Terms:
         return len(self.instance)
 
 
+def joined(terms: Sequence[Terms]) -> Terms:
+    """Several tables of terms as one."""
+    none = [np.zeros(0, dtype) for dtype in (np.int16, np.int32, np.int32, np.int8, np.int32)]
+    return Terms(
+        *(np.concatenate([empty, *(getattr(t, f.name) for t in terms)]) for f, empty in zip(fields(Terms), none))
+    )
+
+
 @dataclass
-class Enumeration:
-    """What was found. `counts` has one line (level, terms, new values) per level."""
+class Base:
+    """What the terms of a level are made from: a table of terms and the data of values.
+
+    data: by shape number, (count, samples, *shape).
+    """
 
     world: World
-    ops: int
     seed: int
     shapes: list[Concrete]
     table: Values
+    data: dict[int, np.ndarray]
+
+    def data_of(self, values: Ids, hasher: Hasher) -> Array:
+        """Data (count, samples, *shape) of values of one shape, on the device; computed where it is not kept."""
+        table, kind = self.table, int(self.table.kind[values[0]])
+        place = table.row[values]
+        if (place >= 0).all():
+            return hasher.xp.asarray(self.data[kind][place])
+        out = np.empty((len(values), hasher.samples, *self.shapes[kind]))
+        out[place >= 0] = self.data[kind][place[place >= 0]] if kind in self.data else 0
+        rest = np.nonzero(place < 0)[0]
+        for at, rows in self.computed(
+            table.instance[values[rest]], table.a[values[rest]], table.b[values[rest]], hasher
+        ):
+            out[rest[at]] = rows
+        return hasher.xp.asarray(out)
+
+    def computed(self, instance: np.ndarray, a: Ids, b: Ids, hasher: Hasher) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The data of any terms, given by columns: their places in the columns and their data, by shape."""
+        kinds = np.stack([instance.astype(np.int64), self.table.kind[a], np.where(b >= 0, self.table.kind[b], -1)])
+        order = np.lexsort(kinds[::-1])
+        starts = np.nonzero((np.diff(kinds[:, order], prepend=-2) != 0).any(axis=0))[0].tolist()
+        found = []
+        for start, stop in zip(starts, [*starts[1:], len(order)]):
+            part = order[start:stop]
+            given = (
+                [self.table.of[a[part]]] if kinds[2, part[0]] < 0 else [self.table.of[a[part]], self.table.of[b[part]]]
+            )
+            shapes = tuple(self.shapes[int(self.table.kind[ids[0]])] for ids in given)
+            applied = self.world.applied(int(kinds[0, part[0]]), shapes)
+            assert applied is not None
+            found.append((part, hasher.computed(applied, [self.data_of(ids, hasher) for ids in given])))
+        return found
+
+
+@dataclass
+class Enumeration:
+    """What was found.
+
+    found: terms that have the value of another one, made of arguments that are as small as can be.
+    counts: how many terms, graphs and values were covered, by level.
+    largest: the largest number that was hashed; exact universes need it below 2^52.
+    """
+
+    base: Base
+    ops: int
     found: Terms
-    data: dict[int, np.ndarray]  # shape number -> (count, samples, *shape)
-    counts: list[tuple[int, int, int]] = field(default_factory=list)
+    counts: list[Counts] = field(default_factory=list)
     largest: float = 0.0
 
     @property
+    def world(self) -> World:
+        """The universe over its specification."""
+        return self.base.world
+
+    @property
     def universe(self) -> s.Universe:
+        """What was enumerated."""
         return self.world.universe
+
+    @property
+    def table(self) -> Values:
+        """The terms by number."""
+        return self.base.table
+
+    @property
+    def shapes(self) -> list[Concrete]:
+        """Shapes by number."""
+        return self.base.shapes
 
     @property
     def terms(self) -> int:
         """How many terms of one to `ops` operators were looked at."""
-        return len(self.found)
+        return sum(counts.terms for counts in self.counts)
 
     @property
     def values(self) -> int:
-        """How many distinct values they have."""
-        return sum(new for _, _, new in self.counts)
-
-
-def compute(
-    world: World,
-    shapes: list[Concrete],
-    data: dict[int, np.ndarray],
-    row: np.ndarray,
-    instance: int,
-    kinds: tuple[int, ...],
-    a: Ids,
-    b: Ids,
-) -> Iterator[tuple[slice, np.ndarray]]:
-    """The data of terms of one instance and one choice of argument shapes, as rows, block by block."""
-    applied = world.applied(instance, tuple(shapes[k] for k in kinds))
-    assert applied is not None
-    width = world.options.samples * max(math.prod(shape) for shape in (applied.shape, *(shapes[k] for k in kinds)))
-    step = max(1, _BLOCK // max(1, width))
-    for start in range(0, len(a), step):
-        block = slice(start, start + step)
-        args = [data[kinds[0]][row[a[block]]]]
-        if len(kinds) == 2:
-            args.append(data[kinds[1]][row[b[block]]])
-        with np.errstate(all="ignore"):
-            result = applied.run(args, 2)
-        yield block, result.reshape(len(args[0]), -1)
-
-
-def compute_all(
-    world: World,
-    shapes: list[Concrete],
-    data: dict[int, np.ndarray],
-    values: Values,
-    instance: np.ndarray,
-    a: Ids,
-    b: Ids,
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The data of any terms, given by columns: their places in the columns and their rows, block by block."""
-    kinds = np.stack([instance.astype(np.int32), values.kind[a], np.where(b >= 0, values.kind[b], -1)])
-    order = np.lexsort(kinds[::-1])
-    kinds = kinds[:, order]
-    starts = np.concatenate([np.ones(min(1, len(a)), bool), (kinds[:, 1:] != kinds[:, :-1]).any(axis=0)])
-    bounds: list[int] = np.nonzero(starts)[0].tolist()
-    for start, stop in zip(bounds, [*bounds[1:], len(a)]):
-        part = order[start:stop]
-        first, second = int(kinds[1, start]), int(kinds[2, start])
-        given = (first,) if second < 0 else (first, second)
-        for block, rows in compute(world, shapes, data, values.row, int(kinds[0, start]), given, a[part], b[part]):
-            yield part[block], rows
+        """How many distinct values they have that no leaf has."""
+        return sum(counts.values for counts in self.counts)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from taso.generate.fingerprint import PRIME, Exact, Real, _modulo
+from taso.generate.fingerprint import PRIME, UNDEFINED, Exact, Real
 
 whole = st.integers(-(2**50), 2**50)
 
@@ -23,8 +23,23 @@ def test_exact_keys_tell_rows_apart(rows: list[list[int]]) -> None:
 
 @given(st.lists(whole, min_size=1, max_size=20))
 def test_residues_are_exact(values: list[int]) -> None:
-    got = _modulo(np, _modulo(np, np.array(values, float)))
-    assert all((int(g) - v) % int(PRIME) == 0 and abs(g) <= PRIME / 2 for g, v in zip(got, values))
+    got = Exact(1).residues(np.array(values, float)[:, None])[:, 0]
+    assert all((int(g) - v) % PRIME == 0 and abs(g) <= PRIME / 2 for g, v in zip(got, values))
+
+
+@given(st.lists(st.integers(-(10**6), 10**6), min_size=1, max_size=20), st.sampled_from([3, 9, 729]))
+def test_residues_of_fractions_are_quotients_of_residues(values: list[int], denominator: int) -> None:
+    got = Exact(1, denominator).residues(np.array(values, float)[:, None] / denominator)[:, 0]
+    assert all((int(g) * denominator - v) % PRIME == 0 for g, v in zip(got, values))
+
+
+@given(st.integers(0, 2**32))
+def test_the_key_of_a_sum_is_the_sum_of_the_keys(seed: int) -> None:
+    fingerprint = Exact(seed)
+    left, right = np.random.default_rng(seed).integers(-(2**40), 2**40, (2, 50, 7)) * 1.0
+    added = fingerprint.add(fingerprint.keys(left), fingerprint.keys(right))
+    np.testing.assert_array_equal(added, fingerprint.keys(left + right))
+    assert not (added == UNDEFINED).any()
 
 
 def test_the_denominator_makes_fractions_whole() -> None:

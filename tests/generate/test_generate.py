@@ -81,7 +81,7 @@ def test_the_funnel_loses_nothing() -> None:
     assert funnel.kept == len(matrices()[1].rules)
     assert funnel.candidates == funnel.equalities.distinct
     assert funnel.directions == funnel.derived + funnel.refuted + funnel.unknown + funnel.duplicates + funnel.kept
-    for count in (funnel.terms, funnel.equalities.equal, funnel.equalities.renamed, funnel.directions, funnel.kept):
+    for count in (funnel.terms, funnel.equalities.equal, funnel.equalities.patterns, funnel.directions, funnel.kept):
         assert f" {count} " in funnel.line()
 
 
