@@ -55,7 +55,17 @@ setup(
         # Exactly one of the two runtimes: they install into the same folder and break each other.
         "cpu": ["onnxruntime>=1.20"],
         "gpu": ["onnxruntime-gpu>=1.20", "cupy-cuda12x>=13"],
-        "test": ["pytest>=8", "pytest-xdist>=3.5", "hypothesis>=6.100", "ruff~=0.17.6", "mypy~=2.4"],
+        "cluster": ["ray>=2.9"],
+        "test": [
+            "pytest>=8",
+            "pytest-xdist>=3.5",
+            "hypothesis>=6.100",
+            "ruff~=0.17.6",
+            "mypy~=2.4",
+            # also without a GPU and a cluster: tests check what the enumerator calls, and run one of two workers
+            "cupy-cuda12x>=13",
+            "ray>=2.9",
+        ],
     },
     entry_points={"console_scripts": ["taso=taso.cli:main"]},
 )

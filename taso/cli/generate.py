@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from pathlib import Path
 
@@ -10,7 +11,16 @@ import click
 from taso.cli.common import SEED, check_specs, command, hw_option, json_option, spec_option
 from taso.cli.output import Output
 from taso.files import check_writable
+from taso.generate.device import DEVICES
 from taso.report import units
+
+
+def _bytes(ctx: click.Context, param: click.Parameter, value: str) -> int:
+    """Bytes, written as 512MB, 4GB or 1.5GiB."""
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([kmgt]?)i?b?\s*", value, re.IGNORECASE)
+    if match is None:
+        raise click.BadParameter(f"{value!r} is no amount of memory; write it like 512MB or 4GB", ctx, param)
+    return int(float(match[1]) * 1024 ** " kmgt".index(match[2].lower() or " "))
 
 
 @click.command("gen-rules")
@@ -35,6 +45,33 @@ from taso.report import units
     metavar="DIR",
     help="Where the rules files go.",
 )
+@click.option(
+    "--device",
+    type=click.Choice(DEVICES),
+    default="auto",
+    show_default=True,
+    help="What enumerates: auto takes a GPU where CuPy finds one.",
+)
+@click.option("--processes", type=click.IntRange(1), metavar="N", help="Processes side by side.  [default: one a core]")
+@click.option(
+    "--ray",
+    metavar="ADDRESS",
+    help="Run on a Ray cluster instead; auto finds the one of this machine, local starts one.",
+)
+@click.option(
+    "--memory",
+    callback=_bytes,
+    metavar="SIZE",
+    default="4GB",
+    show_default=True,
+    help="What an enumeration may use; more than this is kept in files.",
+)
+@click.option(
+    "--work",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Where a run that is stopped leaves what the same command goes on with.  [default: in the cache folder]",
+)
 @json_option
 @command
 def gen_rules(
@@ -44,6 +81,11 @@ def gen_rules(
     specs: tuple[Path, ...],
     seed: int,
     out_dir: Path,
+    device: str,
+    processes: int | None,
+    ray: str | None,
+    memory: int,
+    work: Path | None,
     json_to: str | None,
     output: Output,
 ) -> None:
@@ -52,7 +94,7 @@ def gen_rules(
     Enumerates every graph of up to --ops operators over each universe, finds those that are equal, proves each
     candidate for all shapes, and writes the rules as text. The same command gives the same bytes.
     """
-    from taso.generate.generate import generate_rules
+    from taso.generate.generate import default_work, generate_rules
     from taso.report.rules import funnel_table
 
     check_specs(specs)
@@ -65,6 +107,11 @@ def gen_rules(
             universes=tuple(dict.fromkeys(universes)),
             extra=specs,
             seed=seed,
+            device=device,
+            processes=processes,
+            ray=ray,
+            memory=memory,
+            work=work or default_work(),
             progress=show,
             out_dir=out_dir,
         )

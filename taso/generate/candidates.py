@@ -158,7 +158,7 @@ class _Finder:
             ground[ids] |= ground[table.a[ids]] | (ground[table.b[ids]] & (table.b[ids] >= 0))
         other = np.where(terms.b >= 0, terms.b, terms.a)
         mask = table.mask[terms.a] | table.mask[other] | table.mask[terms.value]
-        kept = ~(ground[terms.a] | ground[other] | ground[terms.value]) & self._prefix(mask)
+        kept = ~(ground[terms.a] | ground[other] | ground[terms.value]) & self.world.first_inputs(mask)
         return Terms(*(getattr(terms, f.name)[kept] for f in fields(Terms)))
 
     def _distinct(self) -> Iterator[tuple[str, _Pair]]:
@@ -231,15 +231,10 @@ class _Finder:
         told = (table.level[v0] == 0) | (table.level[v1] == 0)  # one is an input: two equalities of one output say it
         told |= (table.mask[v0] == table.mask[whole]) & (table.mask[v1] == table.mask[whole])  # each has all tensors
         same = (table.instance[v0] == first) & (table.instance[v1] == second) & (table.a[v0] == table.a[v1])
-        for k in np.nonzero(~told & ~same & (v0 != v1) & self._prefix(table.mask[whole]))[0]:
+        for k in np.nonzero(~told & ~same & (v0 != v1) & self.world.first_inputs(table.mask[whole]))[0]:
             halves = Node(first, (int(whole[k]),)), Node(second, (int(whole[k]),))
             others = self._representative(int(v0[k])), self._representative(int(v1[k]))
             yield _Pair(others, halves, int(terms.level[ones[k]]))
-
-    def _prefix(self, masks: np.ndarray) -> np.ndarray:
-        groups = [leaf.group for leaf in self.world.leaves if leaf.group >= 0]
-        low = sum(1 << k for k in range(len(groups) - 1) if groups[k] == groups[k + 1])
-        return np.asarray(((masks >> 1) & ~masks & low) == 0)
 
     def _representative(self, value: int) -> Node:
         table = self.table

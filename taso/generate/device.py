@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from types import ModuleType
 
-import numpy as np
-
 from taso.errors import UsageError
 
 DEVICES = ("auto", "cpu", "cuda")
@@ -17,6 +15,8 @@ def array_module(device: str) -> ModuleType:
     Raises:
         UsageError: `cuda` without CuPy or without a GPU.
     """
+    import numpy as np
+
     if device == "cpu":
         return np
     if device not in DEVICES:

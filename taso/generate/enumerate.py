@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from taso.errors import SpecError, TasoError
 from taso.generate.count import MOST_GRAPHS, Counts, graphs, sequences
 from taso.generate.device import array_module
@@ -80,6 +82,7 @@ class Work:
     data: dict[int, object]
     level: int
     last: bool
+    narrow: bool
     device: str
     opened: Level | None = None
 
@@ -91,7 +94,7 @@ class Work:
                 spec.add(text, path)
             world = World(self.universe, spec)
             base = Base(world, self.seed, self.shapes, self.table, self.data)  # type: ignore[arg-type]
-            self.opened = Level(base, self.level, last=self.last, xp=array_module(self.device))
+            self.opened = Level(base, self.level, last=self.last, narrow=self.narrow, xp=array_module(self.device))
         return self.opened
 
 
@@ -136,7 +139,7 @@ class _Enumerator:
                 ordered = sequences(self.world, self.numbering.base.shapes, self.ops)
             spool = self._hashed(level, last)
             before = self.numbering.base.table
-            done = self.numbering.number(spool, level, last=last)
+            done = self.numbering.number(spool, level, last=last, renamed=last or not self._whole(level))
             complete = self.ops <= KEEP_ALL and not self.world.options.real
             covered = graphs(before, level, done.operators) if complete else None
             counts.append(Counts(level, done.terms, done.named, done.values, None, covered))
@@ -148,12 +151,16 @@ class _Enumerator:
                 f"universe `{self.world.universe.name}` reaches numbers of {self.largest:.2g} at {self.ops} operators;"
                 f" whole numbers are exact up to {LARGEST:.2g}. Enumerate fewer operators, or smaller sums."
             )
-        return Enumeration(self.numbering.base, self.ops, joined(found), counts, self.largest)
+        return Enumeration(self.numbering.base, self.ops, joined(found), counts, self.largest, self.work)
+
+    def _whole(self, level: int) -> bool:
+        """Whether a level is enumerated with all renamings."""
+        return level < self.ops - 1 or (level < self.ops <= KEEP_ALL)
 
     def _hashed(self, level: int, last: bool) -> Memory | Folder:
         """All terms of a level, by shape."""
         base = self.numbering.base
-        here = Level(base, level, last=last, xp=self.xp)
+        here = Level(base, level, last=last, narrow=not last and not self._whole(level), xp=self.xp)
         shards = here.shards()
         total = sum(shard.weight for shard in shards)
         self._fits(total)
@@ -171,14 +178,14 @@ class _Enumerator:
 
     def _run(self, level: Level, shards: list[Shard], total: int) -> Iterator[tuple[list[Part], float]]:
         """The shards in order, here or in other processes."""
-        if self.executor.processes == 1 or total < SIDE_BY_SIDE:
+        if self.executor.processes == 1 or total < SIDE_BY_SIDE or self.xp is not np:  # a GPU is busy enough
             for shard in shards:
                 yield level.run(shard), level.hasher.fingerprint.largest
             return
         base = level.base
         work = Work(
             self.world.spec.files, self.world.universe, self.seed, base.shapes, base.table, dict(base.data),
-            level.level, level.last, self.device,
+            level.level, level.last, level.narrow, self.device,
         )  # fmt: skip
         shared = self.executor.share(work)
         ahead = deque(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,11 +10,13 @@ from pathlib import Path
 
 from taso.errors import UsageError, did_you_mean
 from taso.generate.candidates import Candidate, Equalities, find_candidates
+from taso.generate.count import Counts
 from taso.generate.directions import directions
-from taso.generate.enumerate import enumerate_universe
+from taso.generate.enumerate import MEMORY, enumerate_universe
+from taso.generate.executor import Executor, Task, local
 from taso.generate.generalise import Failure
 from taso.generate.minimise import Derivation
-from taso.generate.pool import Outcome, Pool, Task
+from taso.generate.pool import Outcome, Pool
 from taso.hardware.target import load_target
 from taso.rules.rule import rule_id
 from taso.rules.text import write_rules
@@ -30,15 +33,14 @@ Progress = Callable[[str, int, int], None]  # what is being done, how far, of ho
 class Funnel:
     """How many of what at each station of one universe.
 
-    terms, values: graphs that were enumerated, and different values that they have.
+    counts: what was enumerated, by number of operators.
     equalities: the stations from equal terms to candidates.
     candidates: the last of them; `directions` are the ways round of these that can be of use.
     derived, refuted, unknown, duplicates, kept: what became of the directions.
     """
 
     universe: str
-    terms: int = 0
-    values: int = 0
+    counts: tuple[Counts, ...] = ()
     equalities: Equalities = field(default_factory=Equalities)
     candidates: int = 0
     directions: int = 0
@@ -48,10 +50,32 @@ class Funnel:
     duplicates: int = 0
     kept: int = 0
 
+    @property
+    def terms(self) -> int:
+        """Graphs with one output that were looked at."""
+        return sum(counts.terms for counts in self.counts)
+
+    @property
+    def values(self) -> int:
+        """Different values that they have."""
+        return sum(counts.values for counts in self.counts)
+
+    @property
+    def patterns(self) -> int:
+        """What the equal ones among them are instances of."""
+        return self.equalities.patterns
+
+    @property
+    def graphs(self) -> int | None:
+        """Graphs that this covers, with any number of outputs and all renamings; None where they are not counted."""
+        listed = [counts.graphs for counts in self.counts]
+        return None if None in listed else sum(n for n in listed if n is not None)
+
     def line(self) -> str:
         """All counts in a sentence."""
+        covered = "" if self.graphs is None else f"{self.graphs} graphs, "
         return (
-            f"{self.universe}: {self.terms} terms, {self.values} values; {self.equalities};"
+            f"{self.universe}: {covered}{self.terms} terms, {self.values} values; {self.equalities};"
             f" {self.candidates} candidates, {self.directions} directions; {self.derived} derived from other rules,"
             f" {self.refuted} refuted, {self.unknown} unknown, {self.duplicates} the same schema,"
             f" {self.kept} rules kept"
@@ -77,6 +101,10 @@ def generate_rules(
     extra: Sequence[Path] = (),
     seed: int = SEED,
     processes: int | None = None,
+    ray: str | None = None,
+    device: str = "auto",
+    memory: int = MEMORY,
+    work: Path | None = None,
     progress: Progress | None = None,
     out_dir: Path | None = None,
 ) -> GenerateResult:
@@ -90,7 +118,11 @@ def generate_rules(
         universes: names of universes; all of the specification by default.
         spec: the specification; by default the shipped one with `extra`.
         extra: further specification files (`--spec`).
-        processes: how many proofs run side by side; the result does not depend on it.
+        processes: how many processes enumerate and prove side by side; the result does not depend on it.
+        ray: the address of a Ray cluster where they run instead, or `auto`.
+        device: what enumerates: `cpu`, `cuda`, or `auto` for a GPU where there is one.
+        memory: bytes that an enumeration may use, about.
+        work: a folder for what a run that is stopped can go on with; without one nothing is kept.
         out_dir: where `core.rules` is written; None writes nothing.
 
     Raises:
@@ -106,14 +138,45 @@ def generate_rules(
             raise UsageError(f"no universe is called {name!r}; there are {', '.join(sorted(spec.universes))}{hint}")
     result = GenerateResult([], [])
     derivation = Derivation(spec)
-    with Pool(spec, processes) as pool:
+    where = Enumerating(ops, seed, device, memory, work)
+    with _executor(processes, ray) as executor:
+        pool = Pool(spec, executor)
         for name in names:
-            _take_universe(name, spec, ops, seed, derivation, pool, result, progress)
+            _take_universe(name, spec, where, derivation, pool, result, progress)
     if out_dir is not None:
         path = out_dir / "core.rules"
         write_rules(path, result.rules, _header(result, target.name, ops, spec, seed))
         result.files.append(path)
+    for folder in where.finished:
+        shutil.rmtree(folder, ignore_errors=True)
     return result
+
+
+@dataclass(frozen=True)
+class Enumerating:
+    """How universes are enumerated."""
+
+    ops: int
+    seed: int
+    device: str
+    memory: int
+    work: Path | None
+    finished: list[Path] = field(default_factory=list)  # folders that are of no more use when all is written
+
+
+def default_work() -> Path:
+    """Where runs leave what they can go on with: `enumerations` in the user's cache folder."""
+    import platformdirs
+
+    return Path(platformdirs.user_cache_path("taso")) / "enumerations"
+
+
+def _executor(processes: int | None, ray: str | None) -> Executor:
+    if ray is None:
+        return local(processes)
+    from taso.generate.cluster import Cluster
+
+    return Cluster(ray)
 
 
 def _header(result: GenerateResult, target: str, ops: int, spec: Spec, seed: int) -> list[str]:
@@ -129,18 +192,29 @@ def _header(result: GenerateResult, target: str, ops: int, spec: Spec, seed: int
 def _take_universe(
     name: str,
     spec: Spec,
-    ops: int,
-    seed: int,
+    how: Enumerating,
     derivation: Derivation,
     pool: Pool,
     result: GenerateResult,
     progress: Progress | None,
 ) -> None:
     """Add the rules of one universe that do not follow from those that are there."""
-    enumeration = enumerate_universe(spec.universes[name], spec, ops, seed=seed)
+    enumeration = enumerate_universe(
+        spec.universes[name],
+        spec,
+        how.ops,
+        seed=how.seed,
+        device=how.device,
+        memory=how.memory,
+        work=how.work,
+        executor=pool.executor,
+        progress=progress,
+    )
+    if enumeration.work is not None:
+        how.finished.append(enumeration.work)
     found, equalities = find_candidates(enumeration)
-    queue = [direction for candidate in found for direction in directions(candidate, ops, spec)]
-    funnel = Funnel(name, enumeration.terms, enumeration.values, equalities, len(found), len(queue))
+    queue = [direction for candidate in found for direction in directions(candidate, how.ops, spec)]
+    funnel = Funnel(name, tuple(enumeration.counts), equalities, len(found), len(queue))
     result.funnels.append(funnel)
     known = {_plain(rule) for rule in result.rules}
     for position, (candidate, task) in enumerate(_in_turn(queue, derivation, pool)):
@@ -149,7 +223,7 @@ def _take_universe(
         if task is None:
             funnel.derived += 1
         else:
-            _settle(candidate, task.outcome(), funnel, known, derivation, result)
+            _settle(candidate, task.result(), funnel, known, derivation, result)
 
 
 def _in_turn(queue: Sequence[Candidate], derivation: Derivation, pool: Pool) -> Iterator[tuple[Candidate, Task | None]]:

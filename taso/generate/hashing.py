@@ -53,8 +53,12 @@ class Hasher:
         """Data from the host, on the device."""
         return Rows(self.xp.asarray(data), self.fingerprint)
 
+    def some(self, rows: Rows, at: np.ndarray) -> Rows:
+        """Some of the rows."""
+        return Rows(rows.data[self.xp.asarray(at)], self.fingerprint)
+
     def host(self, keys: Array) -> np.ndarray:
-        """Keys on the host."""
+        """An array on the host."""
         return np.asarray(keys if self.xp is np else keys.get())
 
     def form(self, applied: Applied) -> str:
@@ -92,7 +96,7 @@ class Hasher:
             for at in range(0, len(right), step_right):
                 b = right.data[None, at : at + step_right]
                 with np.errstate(all="ignore"):
-                    result = applied.run([a, b], 3)
+                    result = applied.run([a, b], 3, self.xp)
                 keys = self.host(self.fingerprint.keys(result.reshape(a.shape[0] * b.shape[1], -1)))
                 listed.append(keys.reshape(a.shape[0], b.shape[1], *keys.shape[1:]))
             blocks.append(np.concatenate(listed, axis=1))
@@ -106,9 +110,8 @@ class Hasher:
             at = np.nonzero(wanted)[0]
             if not len(at):
                 continue
-            a = Rows(left.data[k : k + 1] if flip else left.data[at], self.fingerprint)
-            b = Rows(right.data[at] if flip else right.data[k : k + 1], self.fingerprint)
-            keys = self.outer(applied, a, b)
+            a, b = (Rows(side.data[k : k + 1], self.fingerprint) for side in (left, right))
+            keys = self.outer(applied, a, self.some(right, at)) if flip else self.outer(applied, self.some(left, at), b)
             if out is None:
                 out = np.zeros((*needed.shape, *keys.shape[2:]), keys.dtype)
             if flip:
@@ -129,14 +132,15 @@ class Hasher:
         for start in range(0, len(i), step):
             block = slice(start, start + step)
             if form == "other":
-                blocks.append(self._computed(applied, [left.data[i[block]], right.data[j[block]]]))
+                args = [self.some(side, at[block]).data for side, at in ((left, i), (right, j))]
+                blocks.append(self._computed(applied, args))
                 continue
             assert isinstance(self.fingerprint, Exact)
             arguments = [
-                rows.residues[at].reshape(len(at), self.samples, *shape)
+                rows.residues[self.xp.asarray(at)].reshape(len(at), self.samples, *shape)
                 for rows, at, shape in zip((left, right), (i[block], j[block]), applied.shapes)
             ]
-            result = self.fingerprint.modulo(applied.run(arguments, 2).reshape(len(i[block]), -1))
+            result = self.fingerprint.modulo(applied.run(arguments, 2, self.xp).reshape(len(i[block]), -1))
             matrix = self.fingerprint.matrix(result.shape[1])
             blocks.append(self.host(self.fingerprint.pack(self.fingerprint.product(result, matrix))))
         return np.concatenate(blocks) if blocks else np.zeros(0, np.uint64)
@@ -147,7 +151,9 @@ class Hasher:
         out = np.empty((len(args[0]), self.samples, *applied.shape))
         for start in range(0, len(out), step):
             with np.errstate(all="ignore"):
-                out[start : start + step] = self.host(applied.run([arg[start : start + step] for arg in args], 2))
+                out[start : start + step] = self.host(
+                    applied.run([arg[start : start + step] for arg in args], 2, self.xp)
+                )
         return out
 
     def _width(self, applied: Applied) -> int:
@@ -159,7 +165,7 @@ class Hasher:
         blocks = []
         for start in range(0, len(args[0]), step):
             with np.errstate(all="ignore"):
-                result = applied.run([arg[start : start + step] for arg in args], 2)
+                result = applied.run([arg[start : start + step] for arg in args], 2, self.xp)
             blocks.append(self.host(self.fingerprint.keys(result.reshape(len(result), -1))))
         return np.concatenate(blocks)
 
@@ -178,7 +184,7 @@ class Hasher:
             assert isinstance(fingerprint, Exact)
             arguments = [self.xp.zeros((1, *shape)) for shape in applied.shapes]
             arguments[position] = self._units(applied, position)
-            columns = fingerprint.residues(applied.run(arguments, 1).reshape(len(arguments[position]), -1))
+            columns = fingerprint.residues(applied.run(arguments, 1, self.xp).reshape(len(arguments[position]), -1))
             matrix = fingerprint.matrix(self.samples * columns.shape[1]).reshape(self.samples, columns.shape[1], 3)
             parts = [fingerprint.product(columns, matrix[s]) for s in range(self.samples)]
             self._functionals[key] = self.xp.concatenate(parts)
@@ -250,6 +256,6 @@ class Hasher:
             block = rows[start : start + step]
             given = block.reshape(len(block), 1, *applied.shapes[position])
             arguments = [given, units[None]] if position == 0 else [units[None], given]
-            result = fingerprint.modulo(applied.run(arguments, 2).reshape(len(block) * len(units), width))
+            result = fingerprint.modulo(applied.run(arguments, 2, self.xp).reshape(len(block) * len(units), width))
             blocks.append(fingerprint.product(result, matrix).reshape(len(block), len(units), 3))
         return self.xp.concatenate(blocks)

@@ -60,14 +60,19 @@ class Part:
 
 
 class Level:
-    """One level over what is known of the lower ones. `last`: leave out renamings and do not keep data."""
+    """One level over what is known of the lower ones.
 
-    def __init__(self, base: Base, level: int, *, last: bool, xp: ModuleType = np) -> None:
-        self.base, self.level, self.last = base, level, last
+    Args:
+        last: leave out renamings.
+        narrow: leave out what no term of the last level is made of, if this is the level below.
+    """
+
+    def __init__(
+        self, base: Base, level: int, *, last: bool = False, narrow: bool = False, xp: ModuleType = np
+    ) -> None:
+        self.base, self.level, self.last, self.narrow = base, level, last, narrow
         self.world, self.table, self.shapes = base.world, base.table, base.shapes
         self.hasher = Hasher(self.world, base.seed, xp)
-        groups = [leaf.group for leaf in self.world.leaves if leaf.group >= 0]
-        self.low = sum(1 << k for k in range(len(groups) - 1) if groups[k] == groups[k + 1])
         self.kinds = np.unique(self.table.kind).tolist()
         self.leaf_kinds = np.unique(self.table.kind[self.table.level == 0]).tolist()
         self._known: dict[tuple[int, ...], Applied | None] = {}
@@ -86,23 +91,25 @@ class Level:
     def wanted(self, masks: np.ndarray) -> np.ndarray:
         """Which sets of inputs to enumerate: at the last level the first of each class, and some input at all."""
         wanted = np.full(masks.shape, True) if self.world.options.ground else masks != 0
-        return wanted & (((masks >> 1) & ~masks & self.low) == 0) if self.last else wanted
+        if self.last:
+            return np.asarray(wanted & self.world.first_inputs(masks))
+        return np.asarray(wanted & self._useful(masks)) if self.narrow else wanted
 
     def rows(self, kind: int, level: int) -> Ids:
         """The terms of a shape and level, equal ones side by side."""
         key = kind, level
         if key not in self._rows:
             ids = np.nonzero((self.table.kind == kind) & (self.table.level == level))[0].astype(np.int32)
-            if level == self.level - 1:
+            if self.last and level == self.level - 1:
                 ids = ids[self._useful(self.table.mask[ids])]
             self._rows[key] = ids[np.argsort(self.table.of[ids], kind="stable")]
         return self._rows[key]
 
     def _useful(self, masks: np.ndarray) -> np.ndarray:
-        """Sets of inputs that are wanted, alone or together with one more."""
-        useful = self.wanted(masks)
+        """Sets of inputs that are the first of each class, alone or together with one more."""
+        useful = self.world.first_inputs(masks)
         for bit in np.unique(self.table.mask[self.table.level == 0]):
-            useful |= self.wanted(masks | bit)
+            useful = useful | self.world.first_inputs(masks | bit)
         return useful
 
     def _applied(self, instance: int, *kinds: int) -> Applied | None:
@@ -153,7 +160,7 @@ class Level:
         if self.hasher.form(applied) == "linear":
             keys = self.hasher.unary(applied, block)[place[kept]]
         elif len(values):
-            keys = self.hasher.unary(applied, Rows(block.data[values], block.fingerprint))[at]
+            keys = self.hasher.unary(applied, self.hasher.some(block, values))[at]
         else:
             return Part(instance, applied.shape, np.zeros(0), rows[:0], rows[:0])
         return Part(instance, applied.shape, keys, rows[kept], np.full(int(kept.sum()), -1, np.int32))

@@ -113,15 +113,19 @@ class Numbering:
         )  # fmt: skip
         return Base(self.world, self.hasher.seed, list(self.kinds), table, data)
 
-    def number(self, spool: Spool, level: int, *, last: bool) -> Numbered:
-        """Give every term of a level its value, and add the terms that are kept to the table."""
+    def number(self, spool: Spool, level: int, *, last: bool, renamed: bool) -> Numbered:
+        """Give every term of a level its value, and add the terms that are kept to the table.
+
+        Args:
+            renamed: terms that are renamings of others were left out.
+        """
         table, next_id = self.base.table, len(self.base.table)
         done = Numbered()
         columns: list[tuple[np.ndarray, ...]] = []  # instance, a, b, kind, of
         equal: list[Terms] = []
         for shape in spool.shapes():
             kind, new = self.kind(shape), spool.take(shape)
-            self._count(new, done, last)
+            self._count(new, done, renamed)
             known = self.members.get(kind, np.zeros(0, np.int32))
             new, group, number, opened = self._grouped(new, kind, known, last)
             done.values += opened
@@ -149,7 +153,7 @@ class Numbering:
             self._keep_data(len(table))
         return done
 
-    def _count(self, new: Fresh, done: Numbered, last: bool) -> None:
+    def _count(self, new: Fresh, done: Numbered, renamed: bool) -> None:
         """Add to the counts: terms, terms with all renamings, operators (the two outputs of one are one) with these."""
         table = self.base.table
         masks = table.mask[new.a] | table.mask[np.where(new.b >= 0, new.b, new.a)]
@@ -158,10 +162,13 @@ class Numbering:
             for kind in np.unique(table.kind[new.a[new.instance == number]]):
                 if self.world.applied(first, (self.base.shapes[kind],)) is not None:
                     second |= (new.instance == number) & (table.kind[new.a] == kind)
-        counts = [
-            renamings(self.world, *np.unique(masks[chosen], return_counts=True)) if last else int(chosen.sum())
-            for chosen in (np.full(len(new), True), second)
-        ]
+        first_inputs = self.world.first_inputs(masks) if renamed else None
+        counts = []
+        for chosen in (np.full(len(new), True), second):
+            if first_inputs is None:
+                counts.append(int(chosen.sum()))
+            else:
+                counts.append(renamings(self.world, *np.unique(masks[chosen & first_inputs], return_counts=True)))
         done.terms += len(new)
         done.named += counts[0]
         done.operators += counts[0] - counts[1]

@@ -1,77 +1,50 @@
-"""Proofs side by side: processes that generalise candidates."""
+"""Proofs side by side: tasks that generalise candidates."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from concurrent.futures import Future, ProcessPoolExecutor
-from multiprocessing import get_context
-from typing import Self
+from dataclasses import dataclass
 
 from taso.errors import SpecError
 from taso.generate.candidates import Candidate
+from taso.generate.executor import Executor, Task
 from taso.generate.generalise import Failure, Schema, generalise
 from taso.spec.spec import Spec
 
-MAX_PROCESSES = 16
 Outcome = Schema | Failure
 
-_spec = Spec()  # of a worker process
 
+@dataclass
+class Proofs:
+    """What proofs need: the texts of the specification, from which each process makes its own."""
 
-class Task:
-    """A candidate that is being generalised, or will be when its outcome is asked for."""
+    files: Mapping[str, str]
+    spec: Spec | None = None
 
-    def __init__(self, candidate: Candidate, spec: Spec, executor: ProcessPoolExecutor | None) -> None:
-        self._candidate, self._spec = candidate, spec
-        self._future: Future[Outcome] | None = None if executor is None else executor.submit(_work, candidate)
-
-    def outcome(self) -> Outcome:
-        """The schema, or why there is none."""
-        return _generalised(self._candidate, self._spec) if self._future is None else self._future.result()
-
-    def cancel(self) -> None:
-        """Nobody will ask for the outcome."""
-        if self._future is not None:
-            self._future.cancel()
+    def opened(self) -> Spec:
+        """The specification; made once in each process."""
+        if self.spec is None:
+            self.spec = Spec()
+            for path, text in self.files.items():
+                self.spec.add(text, path)
+        return self.spec
 
 
 class Pool:
-    """Generalises candidates in `processes` other processes; in this one, when asked, if `processes` is 1."""
+    """Generalises candidates where an executor runs them."""
 
-    def __init__(self, spec: Spec, processes: int | None = None) -> None:
-        """`processes` is by default the number of cores, at most MAX_PROCESSES."""
-        self.spec = spec
-        self.processes = processes or min(os.cpu_count() or 1, MAX_PROCESSES)
-        self._executor: ProcessPoolExecutor | None = None
-
-    def __enter__(self) -> Self:
-        if self.processes > 1:
-            # new interpreters, since a fork copies the locks of the threads that numpy and z3 may have started
-            self._executor = ProcessPoolExecutor(self.processes, get_context("spawn"), _start, (self.spec.files,))
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._executor is not None:
-            self._executor.shutdown(cancel_futures=True)
+    def __init__(self, spec: Spec, executor: Executor) -> None:
+        self.executor, self.processes = executor, executor.processes
+        self._shared = executor.share(Proofs(spec.files, spec if executor.processes == 1 else None))
 
     def submit(self, candidate: Candidate) -> Task:
-        """Begin to generalise a candidate."""
-        return Task(candidate, self.spec, self._executor)
+        """Begin to generalise a candidate; the result is a schema, or why there is none."""
+        return self.executor.submit(generalised, self._shared, candidate)
 
 
-def _start(files: Mapping[str, str]) -> None:
-    """Make a worker's specification from the texts of the files."""
-    for path, text in files.items():
-        _spec.add(text, path)
-
-
-def _work(candidate: Candidate) -> Outcome:
-    return _generalised(candidate, _spec)
-
-
-def _generalised(candidate: Candidate, spec: Spec) -> Outcome:
+def generalised(proofs: Proofs, candidate: Candidate) -> Outcome:
+    """The schema of a candidate, or why there is none."""
     try:
-        return generalise(candidate.source, candidate.target, candidate.shapes, spec)
+        return generalise(candidate.source, candidate.target, candidate.shapes, proofs.opened())
     except SpecError as error:
         return Failure("unknown", str(error))

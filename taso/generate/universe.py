@@ -193,6 +193,12 @@ class World:
             )
         return self._commutes[key]
 
+    def first_inputs(self, masks: np.ndarray) -> np.ndarray:
+        """Which sets of inputs, one bit each, are the first ones of each class: the others are renamings of these."""
+        groups = [leaf.group for leaf in self.leaves if leaf.group >= 0]
+        low = sum(1 << k for k in range(len(groups) - 1) if groups[k] == groups[k + 1])
+        return np.asarray(((masks >> 1) & ~masks & low) == 0)
+
     def samples(self, seed: int, count: int = 0) -> list[np.ndarray]:
         """One array (samples, *shape) per leaf, from a seeded generator; `count` samples instead of the universe's.
 

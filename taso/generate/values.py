@@ -6,8 +6,9 @@ the lower levels; that of the level below the last is computed again where it is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from taso.generate.universe import Concrete, World
 from taso.spec import syntax as s
 
 Ids = np.ndarray  # int32 row numbers
+_BLOCK = 1 << 12  # terms whose data is computed at a time
 
 
 @dataclass
@@ -105,22 +107,24 @@ class Base:
             out[rest[at]] = rows
         return hasher.xp.asarray(out)
 
-    def computed(self, instance: np.ndarray, a: Ids, b: Ids, hasher: Hasher) -> list[tuple[np.ndarray, np.ndarray]]:
-        """The data of any terms, given by columns: their places in the columns and their data, by shape."""
+    def computed(self, instance: np.ndarray, a: Ids, b: Ids, hasher: Hasher) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The data of any terms, given by columns: their places in the columns and their data, block by block."""
         kinds = np.stack([instance.astype(np.int64), self.table.kind[a], np.where(b >= 0, self.table.kind[b], -1)])
         order = np.lexsort(kinds[::-1])
         starts = np.nonzero((np.diff(kinds[:, order], prepend=-2) != 0).any(axis=0))[0].tolist()
-        found = []
-        for start, stop in zip(starts, [*starts[1:], len(order)]):
-            part = order[start:stop]
+        blocks = [
+            order[at : min(at + _BLOCK, stop)]
+            for start, stop in zip(starts, [*starts[1:], len(order)])
+            for at in range(start, stop, _BLOCK)
+        ]
+        for part in blocks:
             given = (
                 [self.table.of[a[part]]] if kinds[2, part[0]] < 0 else [self.table.of[a[part]], self.table.of[b[part]]]
             )
             shapes = tuple(self.shapes[int(self.table.kind[ids[0]])] for ids in given)
             applied = self.world.applied(int(kinds[0, part[0]]), shapes)
             assert applied is not None
-            found.append((part, hasher.computed(applied, [self.data_of(ids, hasher) for ids in given])))
-        return found
+            yield part, hasher.computed(applied, [self.data_of(ids, hasher) for ids in given])
 
 
 @dataclass
@@ -130,6 +134,7 @@ class Enumeration:
     found: terms that have the value of another one, made of arguments that are as small as can be.
     counts: how many terms, graphs and values were covered, by level.
     largest: the largest number that was hashed; exact universes need it below 2^52.
+    work: a folder, if there is one, with what the same enumeration would go on with.
     """
 
     base: Base
@@ -137,6 +142,7 @@ class Enumeration:
     found: Terms
     counts: list[Counts] = field(default_factory=list)
     largest: float = 0.0
+    work: Path | None = None
 
     @property
     def world(self) -> World:

@@ -70,10 +70,16 @@ def _short(term: s.Term) -> str:
 
 def funnel_table(funnels: Sequence[Funnel]) -> Text:
     """What became of the graphs of each universe, station by station."""
-    counts = ("terms", "values", "candidates", "derived", "refuted", "unknown", "duplicates", "kept")
+    counts = ("terms", "values", "patterns", "candidates", "derived", "refuted", "unknown", "duplicates", "kept")
     rows = [(one.universe, *(f"{getattr(one, count):,}" for count in counts)) for one in funnels]
     if len(funnels) > 1:
         totals = (f"{sum(getattr(one, count) for one in funnels):,}" for count in counts)
         rows.append(("all", *totals))
-    header = ("universe", "graphs", "values", "candid.", "derived", "refuted", "unknown", "same", "rules")
-    return grid(rows, align="l" + "r" * len(counts), header=header, indent=0, gap=1)
+    header = ("universe", "terms", "values", "patterns", "candid.", "derived", "refuted", "unknown", "same", "rules")
+    table = grid(rows, align="l" + "r" * len(counts), header=header, indent=0, gap=1)
+    covered = [one.graphs for one in funnels if one.graphs is not None]
+    if covered:
+        table.append(
+            f"\nTerms are graphs with one output; with any number of outputs they cover {sum(covered):,} graphs."
+        )
+    return table
