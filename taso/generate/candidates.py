@@ -111,7 +111,15 @@ class _Finder:
 
     def run(self) -> list[Candidate]:
         forms: dict[str, Candidate] = {}
-        patterns = Patterns(self.world, self.table, self.found.shapes, self.found.ops, self._holds)
+        patterns = Patterns(
+            self.world,
+            self.table,
+            self.found.shapes,
+            self.found.ops,
+            self._holds,
+            self.cutter.sample,
+            self.fingerprint.same,
+        )
         terms = self._equal_terms()
         self.counts.equal = len(self.found.found)
         for pattern in sorted(patterns.find(terms), key=lambda p: p.level):

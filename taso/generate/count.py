@@ -58,16 +58,16 @@ def renamings(world: World, masks: np.ndarray, counts: np.ndarray) -> int:
 # --- sequences
 
 
-def sequences(world: World, shapes: list[Concrete], ops: int) -> list[int]:
+def sequences(world: World, shapes: dict[Concrete, int], ops: int) -> list[int]:
     """How many sequences of 1, 2, ... `ops` operators there are.
 
     How many operators can come next depends only on how many tensors of each shape there are, and those that came
     already are among them; so the states are multisets of operators by the shapes that they produce.
 
     Args:
-        shapes: at least the shapes of all results that can be arguments.
+        shapes: at least the shapes of all results that can be arguments, with the fewest operators that make one.
     """
-    steps = _Steps(world, shapes)
+    steps = _Steps(world, shapes, ops)
     states: dict[tuple[int, ...], int] = {(): 1}
     found = []
     for size in range(ops):
@@ -88,7 +88,7 @@ def sequences(world: World, shapes: list[Concrete], ops: int) -> list[int]:
 class _Steps:
     """Which operators can come next, by what they produce, given how many tensors of each shape there are."""
 
-    def __init__(self, world: World, shapes: list[Concrete]) -> None:
+    def __init__(self, world: World, shapes: dict[Concrete, int], ops: int) -> None:
         kinds = {shape: k for k, shape in enumerate(shapes)}
         self.leaves, constants = np.zeros(len(shapes), np.int64), np.zeros(len(shapes), np.int64)
         for leaf in world.leaves:
@@ -97,11 +97,17 @@ class _Steps:
         self.constants = np.zeros_like(constants) if world.options.ground else constants
         produced: dict[tuple[Concrete, ...], int] = {}
         self.terms: list[tuple[int, int, int, bool]] = []  # class produced, argument shapes (or -1), commutative
+        halves = [[world.applied(k, (shape,)) for k in pair] for pair in world.pairs for shape in shapes]
+        apart = all(one is None or two is None or one.shape == two.shape for one, two in halves)
         seconds, firsts = {b: a for a, b in world.pairs}, {a: b for a, b in world.pairs}
         for number, instance in enumerate(world.instances):
             for ka, a in enumerate(shapes):
                 for kb, b in enumerate(shapes if len(instance.params) == 2 else [()]):
                     given = (a, b) if len(instance.params) == 2 else (a,)
+                    # two tensors of different shapes that each need all operators before do not come together: they
+                    # would need the same operator last
+                    if apart and a != b and shapes[a] == shapes.get(b) == ops - 1 and ops > 1:
+                        continue
                     applied = world.applied(number, given)
                     first = seconds.get(number)
                     if applied is None or (first is not None and world.applied(first, given) is not None):

@@ -136,7 +136,11 @@ class _Enumerator:
         for level in range(1, self.ops + 1):
             last = level == self.ops
             if last and self.ops <= MOST_GRAPHS:
-                ordered = sequences(self.world, self.numbering.base.shapes, self.ops)
+                base = self.numbering.base
+                fewest = {
+                    shape: int(base.table.level[base.table.kind == k].min()) for k, shape in enumerate(base.shapes)
+                }
+                ordered = sequences(self.world, fewest, self.ops)
             spool = self._hashed(level, last)
             before = self.numbering.base.table
             done = self.numbering.number(spool, level, last=last, renamed=last or not self._whole(level))

@@ -9,6 +9,7 @@ close; `group` joins what is close.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -24,6 +25,7 @@ TOLERANCE = 1e-8
 
 _HALF = (PRIME - 1) // 2
 _BLOCK = 1 << 14  # products of a residue and a functional's entry whose sum stays below 2^53
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 _ONES = sum(1 << (LANE * k) for k in range(3))
 
 
@@ -154,6 +156,16 @@ class Real:
 
 
 Fingerprint = Exact | Real
+
+
+def mixed(columns: Sequence[np.ndarray]) -> np.ndarray:
+    """One uint64 for each row of some columns of whole numbers: the same for equal rows, different for others."""
+    code = np.zeros(len(columns[0]), np.uint64)
+    for column in columns:
+        code ^= column.astype(np.int64).view(np.uint64) + (code << np.uint64(6)) + (code >> np.uint64(2))
+        code *= _MULTIPLIER
+        code ^= code >> np.uint64(29)
+    return code
 
 
 def _unique(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -63,7 +63,7 @@ class Cutter:
         known = self.values.get(tree)
         if known is None:
             if tree.kind == "var":
-                return self._sample(tree.head, concrete(tree.shape))
+                return self.sample(tree.head, concrete(tree.shape))
             known = np.asarray(self._compute(tree))
             self.bytes += known.nbytes
             if self.bytes > _CACHE:
@@ -82,7 +82,8 @@ class Cutter:
             self.plans[key] = plan_for(self.world.spec.operators[tree.head], key[2], tree.attr)  # type: ignore[arg-type]
         return np.asarray(self.plans[key].run(args, 1, np.dtype(np.float64)))
 
-    def _sample(self, name: str, shape: Concrete) -> np.ndarray:
+    def sample(self, name: str, shape: Concrete) -> np.ndarray:
+        """Samples (count, *shape) of a tensor: the universe's input of this name and shape, or a fresh one."""
         known = self.samples.get(name)
         if known is not None and known.shape[1:] == shape:
             return known

@@ -10,7 +10,7 @@ import numpy as np
 
 from taso.errors import SpecError, TasoError
 from taso.generate.count import renamings
-from taso.generate.fingerprint import UNDEFINED, Exact, Fingerprint
+from taso.generate.fingerprint import UNDEFINED, Exact, Fingerprint, mixed
 from taso.generate.hashing import Hasher
 from taso.generate.level import Part
 from taso.generate.universe import Concrete, World
@@ -208,9 +208,10 @@ class Numbering:
         # an alternate: as small as the first term and of other operators, for each value and set of operators
         below = self.base.table.below(new.a, new.b)
         useful = number[group] < 0
-        order = np.concatenate([firsts, np.setdiff1d(np.nonzero(useful)[0], firsts)])
-        rows = np.concatenate([group[order][:, None], below[order]], axis=1)
-        _, kept = np.unique(rows, axis=0, return_index=True) if len(rows) else (rows, order)
+        useful[firsts] = False
+        order = np.concatenate([firsts, np.nonzero(useful)[0]])
+        code = mixed([group[order], *below[order].T])
+        _, kept = np.unique(code, return_index=True)
         return np.sort(order[kept])
 
     def _extend(

@@ -15,12 +15,17 @@ from functools import cache
 
 import numpy as np
 
+from taso.generate.fingerprint import mixed
 from taso.generate.universe import Concrete, World
 from taso.generate.values import Terms, Values
 from taso.spec.elaborate import Typed
+from taso.spec.lower import run_typed
+from taso.spec.plan import concrete
 
 _CHUNK = 1 << 20  # equalities looked at at a time
-_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+_Known = tuple[int, np.ndarray]  # a tree's number and value
+_CACHE = 1 << 28  # bytes of values that are kept
+_GLANCE = 3  # samples
 
 
 @dataclass(frozen=True)
@@ -34,8 +39,10 @@ class Pattern:
 
 @dataclass
 class Patterns:
-    """Finds patterns. `holds` says whether two trees are equal on fresh samples.
+    """Finds patterns.
 
+    holds: whether two trees are equal on fresh samples.
+    sample, same: samples of a tensor by name and shape, and whether rows are equal: a glance before `holds` is asked.
     tried: patterns that were evaluated; settled: equalities that are instances of one that holds.
     """
 
@@ -44,9 +51,14 @@ class Patterns:
     shapes: list[Concrete]
     ops: int
     holds: Callable[[Typed, Typed], bool]
+    sample: Callable[[str, Concrete], np.ndarray]
+    same: Callable[[np.ndarray, np.ndarray], np.ndarray]
     tried: int = 0
     settled: int = 0
     known: dict[int, bool] = field(default_factory=dict)
+    _numbers: dict[tuple[object, ...], int] = field(default_factory=dict)  # of trees, by instance and those below
+    _values: list[np.ndarray | None] = field(default_factory=list)
+    _bytes: int = 0
 
     def find(self, terms: Terms) -> Iterator[Pattern]:
         """The patterns of terms that are equal to the first term of their value, those with fewest operators first."""
@@ -105,31 +117,59 @@ class Patterns:
         useful = np.nonzero(bound[0] | bound[1])[0]
         if not len(useful):
             return
-        key = np.full(len(useful), np.uint64(cut[0] * 65537 + cut[1] + 1))
-        columns = [head[useful] for head in heads]
+        columns = [np.full(len(useful), cut[0]), np.full(len(useful), cut[1]), *(head[useful] for head in heads)]
         for k in range(len(values)):
             columns.append(np.where(constant[k, useful], -1 - values[k, useful], first[k, useful]))
             columns.append(np.where(values[k, useful] < 0, -1, self.table.kind[values[k, useful]]))
-        for column in columns:
-            key ^= column.astype(np.int64).view(np.uint64) + (key << np.uint64(6)) + (key >> np.uint64(2))
-            key *= _MULTIPLIER
-        distinct, where, inverse = np.unique(key, return_index=True, return_inverse=True)
+        distinct, where, inverse = np.unique(mixed(columns), return_index=True, return_inverse=True)
         holds = np.zeros(len(distinct), bool)
         for k, code in enumerate(distinct.tolist()):
             known = self.known.get(code)
             if known is None:
                 places = useful[where[k]]
                 names = self._tensors(values[:, places], first[:, places], constant[:, places])
-                sides = [
-                    side.tree(int(at[places]), taken, names[part])
-                    for side, taken, part in ((left, cut[0], slice(0, split)), (right, cut[1], slice(split, None)))
-                ]
+                parts = (left, cut[0], names[:split]), (right, cut[1], names[split:])
                 self.tried += 1
-                known = self.known[code] = self.holds(sides[0], sides[1])
+                known = self._glance(*(side.value(int(at[places]), taken, part) for side, taken, part in parts))
+                if known:
+                    sides = [side.tree(int(at[places]), taken, part) for side, taken, part in parts]
+                    known = self.holds(sides[0], sides[1])
+                self.known[code] = known
                 if known:
                     yield np.zeros(0, np.int64), Pattern(sides[0], sides[1], int(level[at[places]]))
             holds[k] = known
         yield useful[holds[inverse]], None
+
+    def _glance(self, left: _Known, right: _Known) -> bool:
+        """Whether two trees are equal on a few samples."""
+        if left[0] == right[0]:
+            return True
+        a, b = left[1], right[1]
+        return a.shape == b.shape and bool(self.same(a.reshape(len(a), -1), b.reshape(len(b), -1)).all())
+
+    def number(self, key: tuple[object, ...], compute: Callable[[], np.ndarray]) -> _Known:
+        """The number and the value of a tree; the value is kept, or computed now."""
+        number = self._numbers.setdefault(key, len(self._values))
+        if number == len(self._values):
+            self._values.append(None)
+        value = self._values[number]
+        if value is None:
+            if self._bytes > _CACHE:
+                self._values = [None] * len(self._values)
+                self._bytes = 0
+            with np.errstate(all="ignore"):
+                value = compute()
+            self._values[number] = value
+            self._bytes += value.nbytes
+        return number, value
+
+    def tensor(self, tensor: Typed) -> _Known:
+        """The number and the value of a tensor or constant."""
+        if tensor.kind == "var":
+            shape = concrete(tensor.shape)
+            return self.number((tensor.head, shape), lambda: self.sample(tensor.head, shape)[:_GLANCE])
+        value = run_typed(tensor, self.world.spec, {})
+        return self.number((tensor,), lambda: np.broadcast_to(value, (_GLANCE, *value.shape)))
 
     def _tensors(self, values: np.ndarray, first: np.ndarray, constant: np.ndarray) -> list[Typed]:
         """What stands in the places of a pattern: constants, and a tensor for each value."""
@@ -234,6 +274,28 @@ class _Side:
         walk(2, self.a[at])
         walk(3, self.b[at])
         return heads, np.stack(frontier)
+
+    def value(self, at: int, taken: int, tensors: list[Typed]) -> _Known:
+        """The number and the value of one of the trees, with tensors for what is not taken."""
+        table, patterns = self.patterns.table, self.patterns
+        left = iter(tensors)
+
+        def walk(place: int, row: int) -> _Known | None:
+            if not taken >> place & 1:
+                tensor = next(left)
+                return None if row < 0 else patterns.tensor(tensor)
+            return build(int(table.instance[row]), place, int(table.a[row]), int(table.b[row]))
+
+        def build(instance: int, place: int, a: int, b: int) -> _Known:
+            args = [arg for arg in (walk(2 * place, a), walk(2 * place + 1, b)) if arg is not None]
+            applied = patterns.world.applied(instance, tuple(value.shape[1:] for _, value in args))
+            assert applied is not None
+            key = instance, *(number for number, _ in args)
+            return patterns.number(key, lambda: applied.run([value for _, value in args], 1))
+
+        if not taken:
+            return patterns.tensor(next(left))
+        return build(int(self.instance[at]), 1, int(self.a[at]), int(self.b[at]))
 
     def tree(self, at: int, taken: int, tensors: list[Typed]) -> Typed:
         """One of the trees, with tensors for what is not taken."""
