@@ -18,7 +18,7 @@ from taso.generate.instance import Instance, type_instance
 from taso.generate.samples import agrees, sample_left
 from taso.generate.symbols import Symbols, distinct_sizes
 from taso.generate.tidy import tidy
-from taso.generate.writings import MODES, Choice, SchemaWriter, choices
+from taso.generate.writings import MODES, Choice, SchemaWriter, choices, shapes_to_write
 from taso.prove.prover import Verdict, prove_rule, refute_rule
 from taso.spec import syntax as s
 from taso.spec.elaborate import Typed
@@ -61,12 +61,14 @@ def generalise(
         instance = type_instance(source, target, shapes, spec)
     except (ShapeError, SpecError) as error:
         return Failure("unknown", f"the instance cannot be typed: {error}")
+    instance.shaped = shapes_to_write(instance, spec)
     symbols = Symbols()
     for typed in (*instance.source, *instance.target):
         _learn_bounds(typed, symbols, spec)
-    left = SchemaWriter(spec, lambda name, kind, value: s.Name(symbols.symbol(name, kind, value)), "literal").side(
-        instance.source
+    named = SchemaWriter(
+        spec, lambda name, kind, value: s.Name(symbols.symbol(name, kind, value)), "literal", shaped=instance.shaped
     )
+    left = named.side(instance.source)
     instance.sizes = distinct_sizes(instance, left, symbols, spec)
     found = _find_target(instance, symbols, left, spec)
     if isinstance(found, Failure):
@@ -92,7 +94,7 @@ def _find_target(
         samples = sample_left(s.Rule("r", left, left, tuple(conditions), instance.own_ranks), spec)
         proofs, fallback = 0, None
         for choice in written if samples else ():
-            right = SchemaWriter(spec, choice.numeric(symbols), "literal").side(instance.target)
+            right = SchemaWriter(spec, choice.numeric(symbols), "literal", shaped=instance.shaped).side(instance.target)
             needed = whole_and_positive(choice.expressions.values())
             if not agrees(right, needed, samples, spec):
                 continue
@@ -151,7 +153,7 @@ def _generalise_axes(
     """
     variants = _axes_written(instance, symbols, choice, rule, spec)
     for written in ([tidy(variant, spec) for variant in variants], variants):
-        best = _most_ranks(written, spec)
+        best = _most_ranks(written, instance.own_ranks.choices[0], spec)
         if best is not None:
             return best
     for known in dict.fromkeys((tidy(rule, spec), rule)):
@@ -166,7 +168,7 @@ def _axes_written(instance: Instance, symbols: Symbols, choice: Choice, rule: s.
     found: dict[s.Rule, None] = {}
     for mode in MODES:
         structure: dict[tuple[str, Any], str] = {}
-        writer = SchemaWriter(spec, choice.numeric(symbols), mode, structure)
+        writer = SchemaWriter(spec, choice.numeric(symbols), mode, structure, instance.shaped)
         left = writer.side(instance.source)
         on_left = dict(structure)
         right = writer.side(instance.target)
@@ -175,14 +177,14 @@ def _axes_written(instance: Instance, symbols: Symbols, choice: Choice, rule: s.
     return list(found)
 
 
-def _most_ranks(variants: Sequence[s.Rule], spec: Spec) -> Schema | None:
-    """The first of the rules that are proved for the most ranks, if any is."""
+def _most_ranks(variants: Sequence[s.Rule], own: tuple[int, ...], spec: Spec) -> Schema | None:
+    """The first of the rules that are proved for the most ranks, if any is; each has to serve the instance's own."""
     best: Schema | None = None
     most = 0
     for variant in variants:
         verdict = prove_rule(variant, spec, refute_first=False, tries=0)
         if verdict.status != "proved" or verdict.conditions or verdict.ranks is None:
             continue
-        if len(verdict.ranks.choices) > most:
+        if own in verdict.ranks.choices and len(verdict.ranks.choices) > most:
             best, most = Schema(replace(variant, ranks=verdict.ranks), verdict), len(verdict.ranks.choices)
     return best

@@ -174,6 +174,28 @@ def int_expressions(value: int, instance: Instance, symbols: Symbols) -> list[s.
     return list(dict.fromkeys(found))
 
 
+def shape_expressions(value: Concrete, instance: Instance, symbols: Symbols) -> list[s.Expr]:
+    """Expressions with this value for a shape, simplest first.
+
+    A tensor's shape; each entry a size, a symbol, or of two of them a product or sum; the numbers themselves. Sizes may
+    be equal here by chance, so writings that say the same thing twice come last.
+    """
+    sizes = list(instance.sizes)
+    sizes += [(s.Name(name), symbols.values[name]) for name, kind in symbols.kinds.items() if kind == "int"]
+
+    def entry(size: int) -> list[s.Expr]:
+        found = [expr for expr, known in sizes if known == size]
+        for (a, va), (b, vb) in itertools.combinations(sizes, 2):
+            found += [s.Bin("*", a, b)] if va * vb == size and min(va, vb) > 1 else []
+            found += [s.Bin("+", a, b)] if va + vb == size else []
+        return found or [number(size)]
+
+    entries = itertools.islice(itertools.product(*map(entry, value)), 8 * _MAX_LISTS) if value else ()
+    plain = sorted(entries, key=lambda items: (-len(set(items)), sum(isinstance(item, s.Bin) for item in items)))
+    whole = [s.Call("shape", (s.Name(name),)) for name, shape in instance.shapes.items() if shape == value]
+    return [*whole, *map(s.ListOf, plain), number(value)]
+
+
 def list_expressions(value: Concrete, instance: Instance, symbols: Symbols) -> list[s.Expr]:
     """Expressions with this value for a list, simplest first.
 
