@@ -12,9 +12,11 @@ from taso.generate.symbols import (
     TWO,
     ZERO,
     Symbols,
+    entries,
     extents,
     int_expressions,
     known_lists,
+    number,
     shape_expressions,
     uniform,
 )
@@ -27,9 +29,10 @@ MAX_PLACES = 12  # ways to say where a slice begins and ends that are tried
 def hypotheses(instance: Instance, symbols: Symbols) -> list[list[s.Expr]]:
     """What is true of the instance, in lists of conditions from general to special.
 
-    Kernels of one size and shapes of one length; then what the whole numbers and shapes may be in terms of sizes (the
-    end of a slice is the size of a tensor); then, for each symbol that could be the dilation, pads that keep an image's
-    size under odd kernels; at last the very numbers.
+    Kernels of one size and shapes of one length; then steps that are left out and axes that are not padded; what the
+    whole numbers and shapes may be in terms of sizes (the end of a slice is the size of a tensor), and tensors of equal
+    sizes; then, for each symbol that could be the dilation, pads that keep an image's size under odd kernels; at last
+    the very numbers.
     """
     lists = known_lists(instance, symbols)
     names = [(expr, v) for expr, v in lists if isinstance(expr, s.Name)]
@@ -40,8 +43,18 @@ def hypotheses(instance: Instance, symbols: Symbols) -> list[list[s.Expr]]:
         for name, kind in symbols.kinds.items()
         if kind == "shape"
     ]
+    plain: list[s.Expr] = [
+        s.Cmp("==", s.Name(name), number(value))
+        for name, value in symbols.values.items()
+        if symbols.default(name) == value
+    ]
+    plain += [s.Cmp("==", at, ZERO) for at, value in entries(symbols) if value == 0]
     odd: list[s.Expr] = [s.Cmp("==", s.Bin("%", kernel, TWO), ONE) for kernel, _ in kernels]
-    found = [general, *([*places, *general] for places in _places(instance, symbols))]
+    found = [general, [*plain, *general]]
+    for places in _places(instance, symbols):
+        found.append([*places, *plain, *general])
+    if instance.shaped:
+        found += [[*_alike(instance), *pool] for pool in found]
     for dilation, vd in names:
         if symbols.low(dilation) != 1:
             continue
@@ -63,17 +76,33 @@ def _places(instance: Instance, symbols: Symbols) -> list[list[s.Expr]]:
     Two numbers that are equal here are taken to be the same. Plain numbers are left to the end of all.
     """
     names = [name for name, kind in symbols.kinds.items() if kind in ("int", "shape")]
+    bounds = [(at, value) for at, value in entries(symbols) if value > 0]
     options: list[list[s.Expr]] = []
     for k, name in enumerate(names):
         value, kind = symbols.values[name], symbols.kinds[name]
         same: list[s.Expr] = [s.Name(o) for o in names[:k] if symbols.values[o] == value and symbols.kinds[o] == kind]
-        said = int_expressions if kind == "int" else shape_expressions
-        options.append([*(same if value else ()), *said(value, instance, Symbols())][:MAX_PLACES])
+        said = (
+            int_expressions(value, instance, Symbols(), bounds)
+            if kind == "int"
+            else shape_expressions(value, instance, Symbols())
+        )
+        options.append([*(same if value else ()), *said][:MAX_PLACES])
     found: list[list[s.Expr]] = []
     for chosen in itertools.islice(itertools.product(*options), 4 * MAX_PLACES):
         if not all(map(_plain, chosen)):
             found.append([s.Cmp("==", s.Name(name), expr) for name, expr in zip(names, chosen)])
     return found[:MAX_PLACES]
+
+
+def _alike(instance: Instance) -> list[s.Expr]:
+    """Tensors of one shape, where the left side does not say so: their sizes along each axis are equal."""
+    found: list[s.Expr] = []
+    for (a, size_a), (b, size_b) in itertools.combinations(instance.sizes, 2):
+        match a, b:
+            case s.Call("dim", (s.Name(x), k)), s.Call("dim", (s.Name(y), j)):
+                if x != y and k == j and size_a == size_b and len(instance.shapes[x]) == len(instance.shapes[y]):
+                    found.append(s.Cmp("==", a, b))
+    return found
 
 
 def whole_and_positive(expressions: Iterable[s.Expr]) -> list[s.Expr]:

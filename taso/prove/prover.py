@@ -15,7 +15,8 @@ from taso.prove.facts import Fact, ge
 from taso.prove.index import Elements
 from taso.prove.match import OutOfSteps
 from taso.prove.refute import rank_choices, refute_instances, typed_sources
-from taso.prove.terms import Unsupported, normalised
+from taso.prove.simple import normalised
+from taso.prove.terms import Unsupported
 from taso.prove.verdict import Counterexample, Verdict
 from taso.spec import syntax as s
 from taso.spec.spec import Spec
