@@ -14,6 +14,7 @@ from taso.generate.enumerate import enumerate_universe
 from taso.generate.generalise import Failure
 from taso.generate.minimise import Derivation
 from taso.generate.pool import Outcome, Pool, Task
+from taso.generate.universe import World
 from taso.hardware.target import load_target
 from taso.rules.rule import rule_id
 from taso.rules.text import write_rules
@@ -86,7 +87,7 @@ def generate_rules(
 
     Args:
         hw: the target; only its name is recorded, since the core rules hold everywhere.
-        ops: the largest number of operators in a graph.
+        ops: the largest number of operators in a graph; at most what a universe says (`set ops`) that is not named.
         universes: names of universes; all of the specification by default.
         spec: the specification; by default the shipped one with `extra`.
         extra: further specification files (`--spec`).
@@ -108,12 +109,19 @@ def generate_rules(
     derivation = Derivation(spec)
     with Pool(spec, processes) as pool:
         for name in names:
-            _take_universe(name, spec, ops, seed, derivation, pool, result, progress)
+            depth = ops if name in universes else depth_of(name, spec, ops)
+            _take_universe(name, spec, depth, seed, derivation, pool, result, progress)
     if out_dir is not None:
         path = out_dir / "core.rules"
         write_rules(path, result.rules, _header(result, target.name, ops, spec, seed))
         result.files.append(path)
     return result
+
+
+def depth_of(name: str, spec: Spec, ops: int) -> int:
+    """How many operators are enumerated in a universe if `ops` are asked for: no more than it says is worth while."""
+    most = World(spec.universes[name], spec).options.ops
+    return ops if most is None else min(ops, most)
 
 
 def _header(result: GenerateResult, target: str, ops: int, spec: Spec, seed: int) -> list[str]:
