@@ -48,7 +48,8 @@ def hypotheses(instance: Instance, symbols: Symbols) -> list[list[s.Expr]]:
         for name, value in symbols.values.items()
         if symbols.default(name) == value
     ]
-    plain += [s.Cmp("==", at, ZERO) for at, value in entries(symbols) if value == 0]
+    ranks = set(map(len, instance.shapes.values()))  # an entry for each axis of a tensor: how it is padded
+    plain += [s.Cmp("==", at, ZERO) for at, value in entries(symbols, ranks) if value == 0]
     odd: list[s.Expr] = [s.Cmp("==", s.Bin("%", kernel, TWO), ONE) for kernel, _ in kernels]
     found = [general, [*plain, *general]]
     for places in _places(instance, symbols):
@@ -76,7 +77,8 @@ def _places(instance: Instance, symbols: Symbols) -> list[list[s.Expr]]:
     Two numbers that are equal here are taken to be the same. Plain numbers are left to the end of all.
     """
     names = [name for name, kind in symbols.kinds.items() if kind in ("int", "shape")]
-    bounds = [(at, value) for at, value in entries(symbols) if value > 0]
+    ranks = set(map(len, instance.shapes.values()))
+    bounds = [(at, value) for at, value in entries(symbols, ranks) if value > 0]
     options: list[list[s.Expr]] = []
     for k, name in enumerate(names):
         value, kind = symbols.values[name], symbols.kinds[name]
@@ -144,6 +146,22 @@ def says_odd(condition: s.Expr) -> bool:
         and condition.left.op == "%"
         and condition.right == ONE
     )
+
+
+def quotients(conditions: Iterable[s.Expr]) -> int:
+    """How many divisions there are in conditions."""
+
+    def count(expr: s.Expr) -> int:
+        match expr:
+            case s.Bin(op, left, right):
+                return (op in "/%") + count(left) + count(right)
+            case s.Cmp(_, left, right):
+                return count(left) + count(right)
+            case s.ListOf(items):
+                return sum(map(count, items))
+        return 0
+
+    return sum(map(count, conditions))
 
 
 def lifted(conditions: Sequence[s.Expr]) -> tuple[s.Expr, ...]:

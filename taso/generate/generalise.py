@@ -8,15 +8,15 @@ them, they are dropped one by one as long as the proof goes through; what is lef
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from taso.errors import ShapeError, SpecError
-from taso.generate.conditions import hypotheses, lifted, says_odd, says_symbol, whole_and_positive
+from taso.generate.conditions import hypotheses, lifted, quotients, says_odd, says_symbol, whole_and_positive
 from taso.generate.instance import Instance, type_instance
 from taso.generate.samples import agrees, sample_left
-from taso.generate.symbols import Symbols, distinct_sizes
+from taso.generate.symbols import Symbols, distinct_sizes, number, with_axes
 from taso.generate.tidy import tidy
 from taso.generate.writings import MODES, Choice, SchemaWriter, choices, shapes_to_write
 from taso.prove.prover import Verdict, prove_rule, refute_rule
@@ -125,7 +125,9 @@ def _weaken(rule: s.Rule, spec: Spec) -> s.Rule:
         verdict = prove_rule(bare, spec, tries=0)
         if verdict.status == "proved":
             weaker = replace(bare, where=(*bare.where, *lifted(verdict.conditions)))
-            if not verdict.conditions or _holds(weaker, spec):
+            # with more divisions than there were, what the symbols were is easier to read
+            plain = quotients(weaker.where) <= quotients((*rule.where, *_attributes(rule.target)))
+            if not verdict.conditions or (plain and _holds(weaker, spec)):
                 rule = weaker
     if len(rule.where) > 1 and _holds(replace(rule, where=()), spec):
         return replace(rule, where=())
@@ -134,6 +136,14 @@ def _weaken(rule: s.Rule, spec: Spec) -> s.Rule:
         if _holds(fewer, spec):
             rule = fewer
     return rule
+
+
+def _attributes(side: Sequence[s.Term]) -> Iterator[s.Expr]:
+    """All expressions in the attributes of a side."""
+    for term in side:
+        if isinstance(term, s.Apply):
+            yield from (value for _, value in term.attrs)
+            yield from _attributes(term.args)
 
 
 def _holds(rule: s.Rule, spec: Spec) -> bool:
@@ -173,8 +183,33 @@ def _axes_written(instance: Instance, symbols: Symbols, choice: Choice, rule: s.
         on_left = dict(structure)
         right = writer.side(instance.target)
         if structure == on_left:  # else the right side has an axis that the left does not name
-            found[replace(rule, source=left, target=right, ranks=instance.more_ranks)] = None
+            written = replace(rule, source=left, target=right, ranks=instance.more_ranks)
+            found[written] = None
+            found[_sizes_along(written, instance, mode, structure)] = None
     return list(found)
+
+
+def _sizes_along(rule: s.Rule, instance: Instance, mode: str, structure: Mapping[tuple[str, Any], str]) -> s.Rule:
+    """The rule with the axes of sizes written in the same mode: `dim(x, 1)` as `dim(x, axis)` or `dim(x, -1)`."""
+    symbols = {value: s.Name(name) for (kind, value), name in structure.items() if kind == "axis"}
+
+    def axis(tensor: str, k: int) -> s.Expr:
+        if mode == "from the end":
+            return number(k - len(instance.shapes[tensor]))
+        return symbols.get(k, number(k)) if mode == "symbol" else number(k)
+
+    def term(t: s.Term) -> s.Term:
+        if not isinstance(t, s.Apply):
+            return t
+        attrs = tuple((name, with_axes(value, axis)) for name, value in t.attrs)
+        return replace(t, args=tuple(map(term, t.args)), attrs=attrs)
+
+    return replace(
+        rule,
+        source=tuple(map(term, rule.source)),
+        target=tuple(map(term, rule.target)),
+        where=tuple(with_axes(condition, axis) for condition in rule.where),
+    )
 
 
 def _most_ranks(variants: Sequence[s.Rule], own: tuple[int, ...], spec: Spec) -> Schema | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -88,6 +88,22 @@ def dim(tensor: str, axis: int) -> s.Expr:
     return s.Call("dim", (s.Name(tensor), s.Num(Fraction(axis))))
 
 
+def with_axes(expr: s.Expr, axis: Callable[[str, int], s.Expr]) -> s.Expr:
+    """The expression with the axis `k` of every size `dim(x, k)` written as `axis(x, k)`."""
+    match expr:
+        case s.Call("dim", (s.Name(tensor) as name, s.Num(k))):
+            return s.Call("dim", (name, axis(tensor, int(k))))
+        case s.Call(function, args):
+            return s.Call(function, tuple(with_axes(arg, axis) for arg in args))
+        case s.Bin(op, left, right):
+            return s.Bin(op, with_axes(left, axis), with_axes(right, axis))
+        case s.Cmp(op, left, right):
+            return s.Cmp(op, with_axes(left, axis), with_axes(right, axis))
+        case s.ListOf(items):
+            return s.ListOf(tuple(with_axes(item, axis) for item in items))
+    return expr
+
+
 def extents(tensor: str) -> s.Expr:
     """The sizes behind the first two: an image's or a kernel's extents."""
     return s.Call("skip", (s.Call("shape", (s.Name(tensor),)), TWO))
@@ -162,10 +178,10 @@ def distinct_sizes(
 # --- expressions ---------------------------------------------------------------------------------------------------
 
 
-def entries(symbols: Symbols) -> list[tuple[s.Expr, int]]:
-    """The entries `at(pad, k)` of the lists of the left side, with their values."""
+def entries(symbols: Symbols, lengths: Container[int]) -> list[tuple[s.Expr, int]]:
+    """The entries `at(pad, k)` of the lists of these lengths on the left side, with their values."""
     lists = [(name, symbols.values[name]) for name, kind in symbols.kinds.items() if kind == "ints"]
-    return [(entry(s.Name(name), k), value) for name, values in lists for k, value in enumerate(values)]
+    return [(entry(s.Name(n), k), value) for n, v in lists if len(v) in lengths for k, value in enumerate(v)]
 
 
 def entry(listed: s.Expr, k: int) -> s.Expr:
@@ -193,7 +209,7 @@ def int_expressions(
     for (a, va), (b, vb) in itertools.permutations(atoms, 2):
         if va - vb == value and value > 0:
             found.append(s.Bin("-", a, b))
-        elif vb > 1 and va == value * vb:
+        elif vb > 1 and value > 1 and va == value * vb:
             found.append(s.Bin("/", a, b))
     return list(dict.fromkeys(found))
 

@@ -141,6 +141,8 @@ def refine(piece: Piece, context: Context) -> list[Piece]:
 
 def _lone_max_any(terms: Sum) -> list[Piece] | None:
     """The pieces of a sum that is one maximum times a positive number; plus something, if there surely is a value."""
+    if sum(any(isinstance(atom, Max) for atom in term.atoms) for term in terms) != 1:
+        return None
     for k, term in enumerate(terms):
         match term:
             case Term(coefficient, (), (), (Max(pieces, solid),)) if coefficient > 0 and (solid or len(terms) == 1):
@@ -289,6 +291,9 @@ def _pulled(pieces: list[Piece], solid: bool, context: Context) -> tuple[list[Fa
         return not atom.names & inner and (nonnegative(atom, context) if solid else positive(atom, context))
 
     common, _, _ = common_factors((t for p in filled for t in p.body), eligible)
+    if solid:
+        shared, _, _ = common_factors((t for p in filled for t in p.body), lambda atom: not atom.names & inner)
+        common += _squares([a for a in shared if not eligible(a)])
     sizes = {abs(t.coefficient) for p in filled for t in p.body}
     number = sizes.pop() if len(sizes) == 1 else Fraction(1)
     keys = [key(a) for a in common]
@@ -296,7 +301,20 @@ def _pulled(pieces: list[Piece], solid: bool, context: Context) -> tuple[list[Fa
     return common, number, out
 
 
+def _squares(atoms: list[Factor]) -> list[Factor]:
+    """The atoms that are there twice, both of each: a square is not negative."""
+    out: list[Factor] = []
+    single: dict[str, Factor] = {}
+    for atom in atoms:
+        other = single.pop(key(atom), None)
+        if other is None:
+            single[key(atom)] = atom
+        else:
+            out += [other, atom]
+    return out
+
+
 def lone_max(terms: Sum) -> list[Piece] | None:
-    """The pieces if a sum is one maximum times a positive number, plus something without a maximum."""
-    found = [k for k, term in enumerate(terms) if any(isinstance(atom, Max) and atom.solid for atom in term.atoms)]
-    return _lone_max_any(terms) if len(found) == 1 else None
+    """The pieces if a sum is one maximum that surely has a value, times a positive number, plus something."""
+    solid = all(atom.solid for term in terms for atom in term.atoms if isinstance(atom, Max))
+    return _lone_max_any(terms) if solid else None
