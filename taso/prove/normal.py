@@ -104,7 +104,7 @@ def _solid(terms: Sum) -> bool:
 
 
 def _cancelled(atoms: tuple[Factor, ...], context: Context) -> tuple[Factor, ...]:
-    """Without pairs exp(a) exp(-a) and n * (1/n) of which the product is 1."""
+    """Without pairs exp(a) exp(-a) and n * (1/n) of which the product is 1 (of n that is not 0, where that is open)."""
     left = list(atoms)
     for atom in atoms:
         partner: Factor | None
@@ -116,8 +116,10 @@ def _cancelled(atoms: tuple[Factor, ...], context: Context) -> tuple[Factor, ...
             inner = atom.args[0]
             single = len(inner) == 1 and inner[0].coefficient == 1 and len(inner[0].atoms) == 1
             plain = single and not inner[0].bound and not inner[0].guards
+            known = context.world.defined
             partner = next(
-                (o for o in left if plain and key(o) == key(inner[0].atoms[0]) and positive(o, context)), None
+                (o for o in left if plain and key(o) == key(inner[0].atoms[0]) and (known or positive(o, context))),
+                None,
             )
         else:
             continue
