@@ -18,8 +18,9 @@ def directions(candidate: Candidate, ops: int, spec: Spec) -> Iterator[Candidate
     """The candidate as it is, then the other way round; only those that can be of use in a search.
 
     The right side uses tensors of the left side only, and the left is no bare tensor. A constant on the left would
-    have to be recognised in a model, which holds numbers and no operators; a tensor with itself is rare. Writing one
-    operator as several, or many more than there were, helps nothing that a rule of its own does not find.
+    have to be recognised in a model, which holds numbers and no operators. A tensor with itself is rare there; on the
+    right it is good for a square, say, where that is not more work. Writing one operator as several, or many more than
+    there were, helps nothing that a rule of its own does not find.
 
     Args:
         ops: the largest number of operators in a graph that was enumerated.
@@ -29,7 +30,9 @@ def directions(candidate: Candidate, ops: int, spec: Spec) -> Iterator[Candidate
             continue
         if not set(tensors_of(target)) <= set(tensors_of(source)):
             continue
-        if any(_has_constant(term) for term in source) or any(_doubled(term) for term in (*source, *target)):
+        if any(_has_constant(term) or _doubled(term) for term in source):
+            continue
+        if any(map(_doubled, target)) and _operators(target, spec) > _operators(source, spec):
             continue
         if _small(source, target, ops, spec):
             yield replace(candidate, source=source, target=target)

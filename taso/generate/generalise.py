@@ -8,17 +8,17 @@ them, they are dropped one by one as long as the proof goes through; what is lef
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from taso.errors import ShapeError, SpecError
-from taso.generate.conditions import hypotheses, lifted, says_odd, says_symbol, whole_and_positive
+from taso.generate.conditions import hypotheses, lifted, quotients, says_odd, says_symbol, whole_and_positive
 from taso.generate.instance import Instance, type_instance
 from taso.generate.samples import agrees, sample_left
-from taso.generate.symbols import Symbols, distinct_sizes
+from taso.generate.symbols import Symbols, distinct_sizes, number, with_axes
 from taso.generate.tidy import tidy
-from taso.generate.writings import MODES, Choice, SchemaWriter, choices
+from taso.generate.writings import MODES, Choice, SchemaWriter, choices, shapes_to_write
 from taso.prove.prover import Verdict, prove_rule, refute_rule
 from taso.spec import syntax as s
 from taso.spec.elaborate import Typed
@@ -61,12 +61,14 @@ def generalise(
         instance = type_instance(source, target, shapes, spec)
     except (ShapeError, SpecError) as error:
         return Failure("unknown", f"the instance cannot be typed: {error}")
+    instance.shaped = shapes_to_write(instance, spec)
     symbols = Symbols()
     for typed in (*instance.source, *instance.target):
         _learn_bounds(typed, symbols, spec)
-    left = SchemaWriter(spec, lambda name, kind, value: s.Name(symbols.symbol(name, kind, value)), "literal").side(
-        instance.source
+    named = SchemaWriter(
+        spec, lambda name, kind, value: s.Name(symbols.symbol(name, kind, value)), "literal", shaped=instance.shaped
     )
+    left = named.side(instance.source)
     instance.sizes = distinct_sizes(instance, left, symbols, spec)
     found = _find_target(instance, symbols, left, spec)
     if isinstance(found, Failure):
@@ -92,7 +94,7 @@ def _find_target(
         samples = sample_left(s.Rule("r", left, left, tuple(conditions), instance.own_ranks), spec)
         proofs, fallback = 0, None
         for choice in written if samples else ():
-            right = SchemaWriter(spec, choice.numeric(symbols), "literal").side(instance.target)
+            right = SchemaWriter(spec, choice.numeric(symbols), "literal", shaped=instance.shaped).side(instance.target)
             needed = whole_and_positive(choice.expressions.values())
             if not agrees(right, needed, samples, spec):
                 continue
@@ -123,7 +125,9 @@ def _weaken(rule: s.Rule, spec: Spec) -> s.Rule:
         verdict = prove_rule(bare, spec, tries=0)
         if verdict.status == "proved":
             weaker = replace(bare, where=(*bare.where, *lifted(verdict.conditions)))
-            if not verdict.conditions or _holds(weaker, spec):
+            # with more divisions than there were, what the symbols were is easier to read
+            plain = quotients(weaker.where) <= quotients((*rule.where, *_attributes(rule.target)))
+            if not verdict.conditions or (plain and _holds(weaker, spec)):
                 rule = weaker
     if len(rule.where) > 1 and _holds(replace(rule, where=()), spec):
         return replace(rule, where=())
@@ -132,6 +136,14 @@ def _weaken(rule: s.Rule, spec: Spec) -> s.Rule:
         if _holds(fewer, spec):
             rule = fewer
     return rule
+
+
+def _attributes(side: Sequence[s.Term]) -> Iterator[s.Expr]:
+    """All expressions in the attributes of a side."""
+    for term in side:
+        if isinstance(term, s.Apply):
+            yield from (value for _, value in term.attrs)
+            yield from _attributes(term.args)
 
 
 def _holds(rule: s.Rule, spec: Spec) -> bool:
@@ -151,7 +163,7 @@ def _generalise_axes(
     """
     variants = _axes_written(instance, symbols, choice, rule, spec)
     for written in ([tidy(variant, spec) for variant in variants], variants):
-        best = _most_ranks(written, spec)
+        best = _most_ranks(written, instance.own_ranks.choices[0], spec)
         if best is not None:
             return best
     for known in dict.fromkeys((tidy(rule, spec), rule)):
@@ -166,23 +178,48 @@ def _axes_written(instance: Instance, symbols: Symbols, choice: Choice, rule: s.
     found: dict[s.Rule, None] = {}
     for mode in MODES:
         structure: dict[tuple[str, Any], str] = {}
-        writer = SchemaWriter(spec, choice.numeric(symbols), mode, structure)
+        writer = SchemaWriter(spec, choice.numeric(symbols), mode, structure, instance.shaped)
         left = writer.side(instance.source)
         on_left = dict(structure)
         right = writer.side(instance.target)
         if structure == on_left:  # else the right side has an axis that the left does not name
-            found[replace(rule, source=left, target=right, ranks=instance.more_ranks)] = None
+            written = replace(rule, source=left, target=right, ranks=instance.more_ranks)
+            found[written] = None
+            found[_sizes_along(written, instance, mode, structure)] = None
     return list(found)
 
 
-def _most_ranks(variants: Sequence[s.Rule], spec: Spec) -> Schema | None:
-    """The first of the rules that are proved for the most ranks, if any is."""
+def _sizes_along(rule: s.Rule, instance: Instance, mode: str, structure: Mapping[tuple[str, Any], str]) -> s.Rule:
+    """The rule with the axes of sizes written in the same mode: `dim(x, 1)` as `dim(x, axis)` or `dim(x, -1)`."""
+    symbols = {value: s.Name(name) for (kind, value), name in structure.items() if kind == "axis"}
+
+    def axis(tensor: str, k: int) -> s.Expr:
+        if mode == "from the end":
+            return number(k - len(instance.shapes[tensor]))
+        return symbols.get(k, number(k)) if mode == "symbol" else number(k)
+
+    def term(t: s.Term) -> s.Term:
+        if not isinstance(t, s.Apply):
+            return t
+        attrs = tuple((name, with_axes(value, axis)) for name, value in t.attrs)
+        return replace(t, args=tuple(map(term, t.args)), attrs=attrs)
+
+    return replace(
+        rule,
+        source=tuple(map(term, rule.source)),
+        target=tuple(map(term, rule.target)),
+        where=tuple(with_axes(condition, axis) for condition in rule.where),
+    )
+
+
+def _most_ranks(variants: Sequence[s.Rule], own: tuple[int, ...], spec: Spec) -> Schema | None:
+    """The first of the rules that are proved for the most ranks, if any is; each has to serve the instance's own."""
     best: Schema | None = None
     most = 0
     for variant in variants:
         verdict = prove_rule(variant, spec, refute_first=False, tries=0)
         if verdict.status != "proved" or verdict.conditions or verdict.ranks is None:
             continue
-        if len(verdict.ranks.choices) > most:
+        if own in verdict.ranks.choices and len(verdict.ranks.choices) > most:
             best, most = Schema(replace(variant, ranks=verdict.ranks), verdict), len(verdict.ranks.choices)
     return best

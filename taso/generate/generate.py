@@ -17,6 +17,7 @@ from taso.generate.executor import Executor, Task, local
 from taso.generate.generalise import Failure
 from taso.generate.minimise import Derivation
 from taso.generate.pool import Outcome, Pool
+from taso.generate.universe import World
 from taso.hardware.target import load_target
 from taso.rules.rule import rule_id
 from taso.rules.text import write_rules
@@ -114,7 +115,7 @@ def generate_rules(
 
     Args:
         hw: the target; only its name is recorded, since the core rules hold everywhere.
-        ops: the largest number of operators in a graph.
+        ops: the largest number of operators in a graph; at most what a universe says (`set ops`) that is not named.
         universes: names of universes; all of the specification by default.
         spec: the specification; by default the shipped one with `extra`.
         extra: further specification files (`--spec`).
@@ -142,7 +143,8 @@ def generate_rules(
     with _executor(processes, ray) as executor:
         pool = Pool(spec, executor)
         for name in names:
-            _take_universe(name, spec, where, derivation, pool, result, progress)
+            depth = ops if name in universes else depth_of(name, spec, ops)
+            _take_universe(name, spec, replace(where, ops=depth), derivation, pool, result, progress)
     if out_dir is not None:
         path = out_dir / "core.rules"
         write_rules(path, result.rules, _header(result, target.name, ops, spec, seed))
@@ -177,6 +179,12 @@ def _executor(processes: int | None, ray: str | None) -> Executor:
     from taso.generate.cluster import Cluster
 
     return Cluster(ray)
+
+
+def depth_of(name: str, spec: Spec, ops: int) -> int:
+    """How many operators are enumerated in a universe if `ops` are asked for: no more than it says is worth while."""
+    most = World(spec.universes[name], spec).options.ops
+    return ops if most is None else min(ops, most)
 
 
 def _header(result: GenerateResult, target: str, ops: int, spec: Spec, seed: int) -> list[str]:

@@ -27,12 +27,14 @@ class Instance:
     source, target: one tree for each output.
     shapes: of the input tensors, in the order in which they appear.
     sizes: `dim(x, k)` for each class of sizes that the source forces to be equal, with its value.
+    shaped: the operators whose shape follows neither from their tensors nor from their place, so that it is written.
     """
 
     source: tuple[Typed, ...]
     target: tuple[Typed, ...]
     shapes: dict[str, Concrete]
     sizes: list[tuple[s.Expr, int]] = field(default_factory=list)
+    shaped: frozenset[Typed] = frozenset()
 
     @property
     def own_ranks(self) -> s.Ranks:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from taso.errors import ShapeError, SpecError
-from taso.prove.refute import draw, typed_sources
+from taso.prove.refute import divides, draw, typed_sources, wrong_place
 from taso.spec import lower
 from taso.spec import syntax as s
 from taso.spec.evaluate import Scope, holds
@@ -20,36 +20,39 @@ from taso.spec.spec import Spec
 
 @dataclass(frozen=True)
 class Sample:
-    """One input and what the left side makes of it."""
+    """One input and what the left side makes of it; `divides` if that is not defined everywhere."""
 
     tensors: dict[str, np.ndarray[Any, Any]]
     attrs: dict[str, Any]
     outputs: tuple[np.ndarray[Any, Any], ...]
+    divides: bool
 
 
 def sample_left(rule: s.Rule, spec: Spec, *, count: int = 8, seed: int = 1) -> list[Sample]:
     """Up to `count` samples of a rule's left side under its conditions; the same for the same rule and seed."""
     instances = typed_sources(rule, spec, 4, 64)
     rng, found = random.Random(seed), list[Sample]()
+    partial = any(divides(term, spec) for term in rule.source)
     for k in range(30 * count if instances else 0):
         drawn = draw(rule, instances[k % len(instances)], rng)
         if drawn is None:
             continue
         tensors, attrs = drawn
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")
                 outputs = tuple(np.asarray(lower.run_term(term, spec, tensors, attrs)) for term in rule.source)
         except (ShapeError, SpecError, ZeroDivisionError):
             continue
-        found.append(Sample(tensors, attrs, outputs))
+        found.append(Sample(tensors, attrs, outputs, partial))
         if len(found) == count:
             break
     return found
 
 
 def agrees(target: Sequence[s.Term], where: Sequence[s.Expr], samples: Sequence[Sample], spec: Spec) -> bool:
-    """Whether a right side is defined and gives the left side's values on all samples that satisfy its conditions.
+    """Whether a right side gives the left side's values, where these are defined, on all samples that satisfy its
+    conditions.
 
     At least one sample must satisfy them.
     """
@@ -68,7 +71,7 @@ def agrees(target: Sequence[s.Term], where: Sequence[s.Expr], samples: Sequence[
                     )
             except (ShapeError, SpecError, ZeroDivisionError):
                 return False
-            if right.shape != left.shape or not np.allclose(left, right, rtol=1e-6, atol=1e-6, equal_nan=True):
+            if right.shape != left.shape or wrong_place(left, right, sample.divides) is not None:
                 return False
     return used > 0
 

@@ -37,6 +37,7 @@ class Options:
     ground: also enumerate operators of constants only; otherwise they are left to constant folding.
     pairs: pairs of instance names that are the two outputs of one operator, such as the two halves of a split.
     samples: independent samples per value.
+    ops: the most operators in a graph that are worth enumerating here; None leaves it to who asks.
     """
 
     limit: int = 512
@@ -46,6 +47,7 @@ class Options:
     positive: tuple[str, ...] = ()
     pairs: tuple[tuple[str, str], ...] = ()
     samples: int = 3
+    ops: int | None = None
 
 
 @dataclass(frozen=True)

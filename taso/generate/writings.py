@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from taso.errors import ShapeError, SpecError
 from taso.generate.instance import Instance
-from taso.generate.symbols import Symbols, int_expressions, list_expressions, number, uniform
+from taso.generate.symbols import Symbols, int_expressions, list_expressions, number, shape_expressions, uniform
 from taso.generate.write import is_default
 from taso.spec import syntax as s
-from taso.spec.elaborate import Typed
+from taso.spec.elaborate import Typed, elaborate
 from taso.spec.spec import Spec
+from taso.spec.value import Shape
 
 NUMERIC = ("int", "ints", "real")
 STRUCTURAL = ("axis", "axes", "perm")
@@ -49,19 +51,21 @@ class SchemaWriter:
     numeric: how numeric attributes are written.
     mode: one of MODES.
     structure: the symbols for structural attributes, by type and value; filled by the left side, read by the right.
+    shaped: the operators whose shape is written; the others' shapes come from the arguments or the place.
     """
 
     spec: Spec
     numeric: Writing
     mode: str
     structure: dict[tuple[str, Any], str] = field(default_factory=dict)
+    shaped: frozenset[Typed] = frozenset()
 
     def side(self, side: Sequence[Typed]) -> tuple[s.Term, ...]:
         """The terms of a side."""
         return tuple(self.term(typed) for typed in side)
 
     def term(self, typed: Typed) -> s.Term:
-        """The term of a tree; shapes are left out, they come from the arguments or the place."""
+        """The term of a tree."""
         if typed.kind == "var":
             return s.Var(typed.head)
         if typed.kind == "literal":
@@ -73,7 +77,7 @@ class SchemaWriter:
             value = given[attr.name]
             if attr.type == "real" and is_default(attr, value):
                 continue
-            if attr.type in NUMERIC:
+            if attr.type in NUMERIC or (attr.type == "shape" and typed in self.shaped):
                 attrs.append((attr.name, self.numeric(attr.name, attr.type, value)))
             elif attr.type in STRUCTURAL:
                 attrs.append((attr.name, self._structural(attr, typed, value)))
@@ -93,6 +97,47 @@ class SchemaWriter:
             rank = len(like) if isinstance(like, tuple) else len(typed.args[0].shape)
             return number(tuple(v - rank for v in value) if isinstance(value, tuple) else value - rank)
         return number(value)
+
+
+def shapes_to_write(instance: Instance, spec: Spec) -> frozenset[Typed]:
+    """The operators of an instance whose shape has to be written, because nothing else says it."""
+    return frozenset(
+        {
+            *_unsaid(instance.source, [None] * len(instance.source), instance, spec),
+            *_unsaid(instance.target, [tree.shape for tree in instance.source], instance, spec),
+        }
+    )
+
+
+def _unsaid(side: Sequence[Typed], results: Sequence[Shape | None], instance: Instance, spec: Spec) -> frozenset[Typed]:
+    """The operators of a side whose shape its place does not say where the results have these shapes, if any."""
+    found: dict[Typed, None] = {}
+
+    def visit(typed: Typed) -> None:
+        for arg in typed.args:
+            visit(arg)
+        if typed.kind == "apply" and any(
+            a.type == "shape" and a.default is None for a in spec.declared(typed.head).attrs
+        ):
+            found[typed] = None
+
+    def said(left: frozenset[Typed]) -> bool:
+        writer = SchemaWriter(spec, lambda name, kind, value: number(value), "literal", shaped=left)
+        try:
+            again = [elaborate(writer.term(t), spec, instance.shapes, result=shape) for t, shape in zip(side, results)]
+        except (ShapeError, SpecError):
+            return False
+        return again == list(side)
+
+    for typed in side:
+        visit(typed)
+    needed = frozenset(found)
+    if said(frozenset()):
+        return frozenset()
+    for typed in found:
+        if said(needed - {typed}):
+            needed -= {typed}
+    return needed
 
 
 def choices(instance: Instance, symbols: Symbols, spec: Spec) -> Iterator[Choice]:
@@ -129,7 +174,8 @@ def _target_numbers(instance: Instance, symbols: Symbols, spec: Spec, shared: bo
             return
         for attr in spec.declared(typed.head).attrs:
             value: Any = typed.attr[attr.name]
-            if attr.type not in NUMERIC or (attr.name, value) in symbols.by_value:
+            written = attr.type in NUMERIC or (attr.type == "shape" and typed in instance.shaped)
+            if not written or (attr.name, value) in symbols.by_value:
                 continue
             default = is_default(attr, value)
             if attr.type == "real" and default:
@@ -139,6 +185,8 @@ def _target_numbers(instance: Instance, symbols: Symbols, spec: Spec, shared: bo
                 continue
             if attr.type == "int":
                 found[key] = [number(value)] if default else int_expressions(value, instance, symbols)
+            elif attr.type == "shape":
+                found[key] = shape_expressions(value, instance, symbols)[:_MAX_OPTIONS]
             elif attr.type == "ints":
                 options = [uniform(value)] if default else list_expressions(value, instance, symbols)
                 found[key] = sorted(options, key=lambda e: not _about(attr.name, e))[:_MAX_OPTIONS]

@@ -43,6 +43,7 @@ class World:
     positive_reals: those of the real-valued names that are known to be greater than 0.
     arithmetic: whether elements were computed with, not only moved.
     partial: the functions met so far that are not defined everywhere.
+    defined: whether what is computed now is known to be defined, so that x / x is 1 whatever x is.
     """
 
     lows: Mapping[str, int] = field(default_factory=dict)
@@ -52,6 +53,7 @@ class World:
     positive_reals: frozenset[str] = frozenset()
     arithmetic: bool = False
     partial: set[str] = field(default_factory=set)
+    defined: bool = False
     random: random.Random = field(default_factory=lambda: random.Random(20191027))
     counts: dict[str, int] = field(default_factory=lambda: {"cheap": 0, "linear": 0, "nonlinear": 0})
     _names: dict[str, int] = field(default_factory=dict)

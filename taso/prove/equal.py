@@ -17,7 +17,8 @@ from taso.algebra.poly import Quantity
 from taso.prove.decide import Context, Translator, World
 from taso.prove.facts import Fact, eq, substituted
 from taso.prove.match import Matcher, State, completed, is_bijection
-from taso.prove.terms import Factor, Fn, Max, Piece, Read, Size, Sum, Term, normalised
+from taso.prove.simple import normalised
+from taso.prove.terms import Factor, Fn, Max, Piece, Read, Size, Sum, Term
 
 Guards = tuple[Fact, ...]
 

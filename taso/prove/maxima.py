@@ -13,8 +13,9 @@ import z3
 from taso.algebra.poly import Quantity, floordiv, make, names, terms_of, var
 from taso.prove.decide import Context, Translator
 from taso.prove.facts import Fact, ge, solved, substituted, trivial
-from taso.prove.keys import common_factors, key, key_of_piece, without
+from taso.prove.keys import common_factors, key, key_of_piece, key_of_term, without
 from taso.prove.signs import certain, nonnegative, positive, surely
+from taso.prove.simple import branches, divided_index, normalised, outer_guard
 from taso.prove.terms import (
     Factor,
     Fn,
@@ -22,10 +23,7 @@ from taso.prove.terms import (
     Piece,
     Sum,
     Term,
-    branches,
     constant_value,
-    normalised,
-    outer_guard,
     scaled,
 )
 
@@ -45,30 +43,77 @@ def maximum(pieces: Iterable[Piece], context: Context) -> Sum:
     unique = _without_dominated(unique, context)
     if len(unique) == 1 and certain(unique[0]):
         return unique[0].body
-    solid = any(certain(p) for p in unique) or any(_inhabited(p, context) for p in unique)
-    outside = _exponentials(unique, context) if solid else None
-    if outside is not None:
-        return outside
+    solid = any(certain(p) for p in unique) or any(inhabited(p, context) for p in unique)
+    if solid:
+        shared, rest = _shared(unique)
+        if shared:
+            return (*shared, *maximum(rest, context))
+        outside = _increasing(unique, context)
+        if outside is not None:
+            return outside
     common, number, unique = _pulled(unique, solid, context)
     return (Term(number, atoms=(*common, Max(tuple(unique), solid))),)
 
 
-def _exponentials(pieces: list[Piece], context: Context) -> Sum | None:
-    """max(exp(a), exp(b)) = exp(max(a, b)), if all values are exponentials; None otherwise."""
-    inner: list[Piece] = []
-    for piece in pieces:
-        match piece.body:
-            case (Term(coefficient, (), (), atoms),) if coefficient == 1 and atoms:
-                args: Sum = ()
-                for atom in atoms:
-                    if not (isinstance(atom, Fn) and atom.function == "exp"):
-                        return None
-                    args += atom.args[0]
-                inner.append(Piece(piece.bound, piece.guards, args))
-            case _:
-                return None
-    found = maximum(inner, context)
-    return (Term(Fraction(1), atoms=(Fn("exp", (found,)),)),) if len(found) == 1 and not found[0].guards else None
+def _shared(pieces: list[Piece]) -> tuple[Sum, list[Piece]]:
+    """max(a + c, b + c) = max(a, b) + c: the terms that all values have, and the pieces without them."""
+    shared: Sum = ()
+    for term in pieces[0].body:
+        wanted = key_of_term(term)
+        places = [
+            next((k for k, t in enumerate(p.body) if key_of_term(t) == wanted and not t.names & set(p.bound)), None)
+            for p in pieces
+        ]
+        if None not in places:
+            shared += (term,)
+            bodies = [p.body[:k] + p.body[k + 1 :] for p, k in zip(pieces, places) if k is not None]
+            pieces = [Piece(p.bound, p.guards, body) for p, body in zip(pieces, bodies)]
+    return shared, pieces
+
+
+def _increasing(pieces: list[Piece], context: Context) -> Sum | None:
+    """A maximum of f(a), f(b), ... is f of a maximum, where all values are one increasing or decreasing function f.
+
+    f(a) is c exp(a), or the logistic function c / (k + m exp(a)) with k and m positive. None for other values.
+    """
+    found = [_form(p.body) for p in pieces]
+    forms = {form for form, _ in found}
+    if len(forms) != 1 or (form := forms.pop()) is None:
+        return None
+    coefficient, logistic = form
+    sign = 1 if (coefficient > 0) == (logistic is None) else -1  # whether f increases
+    inner = maximum([Piece(p.bound, p.guards, scaled(arg, sign)) for p, (_, arg) in zip(pieces, found)], context)
+    if any(term.guards and not term.bound for term in inner):
+        return None
+    power = tuple(Fn("exp", ((term.times(Fraction(sign)),),)) for term in inner)
+    if logistic is None:
+        return (Term(coefficient, atoms=power),)
+    low: Sum = (Term(logistic[0]), Term(logistic[1], atoms=power))
+    return (Term(coefficient, atoms=(Fn("reciprocal", (low,)),)),)
+
+
+_Form = tuple[Fraction, tuple[Fraction, Fraction] | None]  # c, and k and m of c / (k + m exp(a))
+
+
+def _form(body: Sum) -> tuple[_Form | None, Sum]:
+    """What function of an exponential a value is, and the exponent; None if it is no such function."""
+    match body:
+        case (Term(coefficient, (), (), atoms),) if atoms and all(_is(atom, "exp") for atom in atoms):
+            return (coefficient, None), _exponent(atoms)
+        case (Term(coefficient, (), (), (Fn("reciprocal", (parts,)),)),):
+            match sorted(parts, key=lambda term: len(term.atoms)):
+                case [Term(k, (), (), ()), Term(m, (), (), atoms)] if k > 0 and m > 0:
+                    if atoms and all(_is(atom, "exp") for atom in atoms):
+                        return (coefficient, (k, m)), _exponent(atoms)
+    return None, ()
+
+
+def _is(atom: Factor, function: str) -> bool:
+    return isinstance(atom, Fn) and atom.function == function
+
+
+def _exponent(atoms: tuple[Factor, ...]) -> Sum:
+    return tuple(term for atom in atoms if isinstance(atom, Fn) for term in atom.args[0])
 
 
 def refine(piece: Piece, context: Context) -> list[Piece]:
@@ -95,9 +140,14 @@ def refine(piece: Piece, context: Context) -> list[Piece]:
 
 
 def _lone_max_any(terms: Sum) -> list[Piece] | None:
-    match terms:
-        case (Term(coefficient, (), (), (Max(pieces),)),) if coefficient > 0:
-            return [Piece(p.bound, p.guards, scaled(p.body, coefficient)) for p in pieces]
+    """The pieces of a sum that is one maximum times a positive number; plus something, if there surely is a value."""
+    if sum(any(isinstance(atom, Max) for atom in term.atoms) for term in terms) != 1:
+        return None
+    for k, term in enumerate(terms):
+        match term:
+            case Term(coefficient, (), (), (Max(pieces, solid),)) if coefficient > 0 and (solid or len(terms) == 1):
+                rest = terms[:k] + terms[k + 1 :]
+                return [Piece(p.bound, p.guards, scaled(p.body, coefficient) + rest) for p in pieces]
     return None
 
 
@@ -122,6 +172,9 @@ def simplified_piece(piece: Piece, context: Context) -> Piece | None:
     guards = [g for g in guards if names(g.value) & set(bound) or not context.implies(g)]
     if guards and context.contradicts(guards):
         return None
+    divided = divided_index(tuple(bound), tuple(guards), body, context)
+    if divided is not None:
+        return simplified_piece(divided, context)
     return Piece(tuple(bound), tuple(guards), body)
 
 
@@ -164,7 +217,7 @@ def eliminate(name: str, guards: list[Fact]) -> list[Fact] | None:
     return [g for g in guards if g not in about] + [ge(high - low) for low in lower for high in upper]
 
 
-def _inhabited(piece: Piece, context: Context) -> bool:
+def inhabited(piece: Piece, context: Context) -> bool:
     """Whether some value of the bound variables surely satisfies the guards."""
     guards, left = list(piece.guards), list(piece.bound)
     for name in piece.bound:
@@ -238,6 +291,9 @@ def _pulled(pieces: list[Piece], solid: bool, context: Context) -> tuple[list[Fa
         return not atom.names & inner and (nonnegative(atom, context) if solid else positive(atom, context))
 
     common, _, _ = common_factors((t for p in filled for t in p.body), eligible)
+    if solid:
+        shared, _, _ = common_factors((t for p in filled for t in p.body), lambda atom: not atom.names & inner)
+        common += _squares([a for a in shared if not eligible(a)])
     sizes = {abs(t.coefficient) for p in filled for t in p.body}
     number = sizes.pop() if len(sizes) == 1 else Fraction(1)
     keys = [key(a) for a in common]
@@ -245,9 +301,20 @@ def _pulled(pieces: list[Piece], solid: bool, context: Context) -> tuple[list[Fa
     return common, number, out
 
 
+def _squares(atoms: list[Factor]) -> list[Factor]:
+    """The atoms that are there twice, both of each: a square is not negative."""
+    out: list[Factor] = []
+    single: dict[str, Factor] = {}
+    for atom in atoms:
+        other = single.pop(key(atom), None)
+        if other is None:
+            single[key(atom)] = atom
+        else:
+            out += [other, atom]
+    return out
+
+
 def lone_max(terms: Sum) -> list[Piece] | None:
-    """The pieces if a sum is one maximum times a positive number."""
-    match terms:
-        case (Term(coefficient, (), (), (Max(pieces, True),)),) if coefficient > 0:
-            return [Piece(p.bound, p.guards, scaled(p.body, coefficient)) for p in pieces]
-    return None
+    """The pieces if a sum is one maximum that surely has a value, times a positive number, plus something."""
+    solid = all(atom.solid for term in terms for atom in term.atoms if isinstance(atom, Max))
+    return _lone_max_any(terms) if solid else None

@@ -8,13 +8,16 @@ inner variable, so that relu of a concatenation becomes two pieces.
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import permutations
 from math import isqrt
 
+from taso.algebra.poly import names
 from taso.prove.decide import Context
 from taso.prove.facts import Fact
 from taso.prove.keys import common_factors, key, key_of_term, skeleton
-from taso.prove.maxima import lone_max, maximum
-from taso.prove.signs import positive, surely
+from taso.prove.maxima import inhabited, lone_max, maximum
+from taso.prove.signs import nonnegative, positive, surely
+from taso.prove.simple import branches, normalised, outer_guard, simplified
 from taso.prove.terms import (
     ONE,
     Factor,
@@ -25,17 +28,16 @@ from taso.prove.terms import (
     Term,
     Unsupported,
     atom_sum,
-    branches,
     constant,
     constant_value,
-    normalised,
-    outer_guard,
     scaled,
-    simplified,
 )
 
 INCREASING = frozenset({"sigmoid", "tanh", "erf"})  # exp comes out of a maximum instead
 PARTIAL = frozenset({"log", "sqrt"})
+ODD = frozenset({"tanh", "erf", "sin", "sign"})
+EVEN = frozenset({"abs", "cos"})
+_MOST_IDLE = 3  # variables of a count that are looked for in every order
 AT_ZERO: dict[str, int | Fraction] = {
     "exp": 1,
     "sigmoid": Fraction(1, 2),
@@ -64,8 +66,31 @@ def product(left: Sum, right: Sum, context: Context, bound: tuple[str, ...] = ()
             if x.atoms and y.atoms:
                 atoms = _cancelled(atoms, context)
             term = Term(x.coefficient * y.coefficient, x.bound + y.bound + bound, guards + x.guards + y.guards, atoms)
-            out += simplified(term, context)
+            out += [_counted_off(simple, context) for simple in simplified(term, context)]
     return tuple(out)
+
+
+def _counted_off(term: Term, context: Context) -> Term:
+    """Without a count and its reciprocal: n of something that is no different each time, divided by n.
+
+    The count is a sum of ones over variables that nothing else mentions; there surely is one.
+    """
+    for k, atom in enumerate(term.atoms):
+        match atom:
+            case Fn("reciprocal", ((Term(coefficient, bound, guards, ()) as count,),)) if bound and coefficient == 1:
+                rest = term.atoms[:k] + term.atoms[k + 1 :]
+                idle = [b for b in term.bound if not any(b in other.names for other in term.atoms)]
+                about = tuple(g for g in term.guards if names(g.value) & set(idle))
+                if any(names(g.value) & (set(term.bound) - set(idle)) for g in about):
+                    continue
+                same = key_of_term(count)
+                orders = permutations(idle) if len(idle) == len(bound) <= _MOST_IDLE else ()
+                equal = any(key_of_term(Term(Fraction(1), order, about)) == same for order in orders)
+                if equal and inhabited(Piece(bound, guards, ONE), context):
+                    kept = tuple(b for b in term.bound if b not in idle)
+                    left = tuple(g for g in term.guards if g not in about)
+                    return _counted_off(Term(term.coefficient, kept, left, rest), context)
+    return term
 
 
 def added(left: Sum, right: Sum) -> Sum:
@@ -79,7 +104,7 @@ def _solid(terms: Sum) -> bool:
 
 
 def _cancelled(atoms: tuple[Factor, ...], context: Context) -> tuple[Factor, ...]:
-    """Without pairs exp(a) exp(-a) and n * (1/n) of which the product is 1."""
+    """Without pairs exp(a) exp(-a) and n * (1/n) of which the product is 1 (of n that is not 0, where that is open)."""
     left = list(atoms)
     for atom in atoms:
         partner: Factor | None
@@ -91,8 +116,10 @@ def _cancelled(atoms: tuple[Factor, ...], context: Context) -> tuple[Factor, ...
             inner = atom.args[0]
             single = len(inner) == 1 and inner[0].coefficient == 1 and len(inner[0].atoms) == 1
             plain = single and not inner[0].bound and not inner[0].guards
+            known = context.world.defined
             partner = next(
-                (o for o in left if plain and key(o) == key(inner[0].atoms[0]) and positive(o, context)), None
+                (o for o in left if plain and key(o) == key(inner[0].atoms[0]) and (known or positive(o, context))),
+                None,
             )
         else:
             continue
@@ -135,6 +162,9 @@ def apply(function: str, args: tuple[Sum, ...], context: Context) -> Sum:
         known = _of_constant(function, values[0])
         if known is not None:
             return constant(known)
+    lawful = _by_law(function, args[0], context) if len(args) == 1 else None
+    if lawful is not None:
+        return lawful
     if function in INCREASING and len(args) == 1:
         inner = lone_max(args[0])
         if inner is not None:
@@ -144,6 +174,39 @@ def apply(function: str, args: tuple[Sum, ...], context: Context) -> Sum:
     if function in PARTIAL:
         _partial(Fn(function, args), context)
     return atom_sum(Fn(function, args))
+
+
+def _by_law(function: str, arg: Sum, context: Context) -> Sum | None:
+    """A function of one sum where a law says more: about signs, and about logarithms of exponentials; else None."""
+    if arg and _leading(arg) == 0:
+        return apply(function, ((),), context)
+    if function in ODD | EVEN and _leading(arg) < 0:
+        turned = apply(function, (scaled(arg, -1),), context)
+        return turned if function in EVEN else scaled(turned, -1)
+    if function == "abs":
+        if surely(arg, nonnegative, context):
+            return arg
+        match arg:
+            case (Term(coefficient, (), (), (Fn(inner, args),)),) if inner in ODD & INCREASING:
+                return scaled(apply(inner, (apply("abs", args, context),), context), coefficient)
+            case (Term(coefficient, (), (), atoms),) if coefficient != 1 and atoms:
+                return scaled(apply("abs", (scaled(arg, 1 / coefficient),), context), abs(coefficient))
+    if function == "log":
+        match arg:
+            case (Term(coefficient, (), (), atoms),) if coefficient == 1 and atoms:
+                if all(isinstance(atom, Fn) and atom.function == "exp" for atom in atoms):
+                    return tuple(t for atom in atoms if isinstance(atom, Fn) for t in atom.args[0])
+    return None
+
+
+def _leading(arg: Sum) -> Fraction:
+    """The coefficient of one term of a sum, the same term for the sum and its negative; 0 if nothing is left over."""
+    totals: dict[tuple[bool, str], Fraction] = {}
+    for term in arg:
+        plain = not any(isinstance(atom, Max) for atom in term.atoms)  # functions go into a maximum, not into a minimum
+        bare = plain, key_of_term(term.times(1 / term.coefficient))
+        totals[bare] = totals.get(bare, Fraction(0)) + term.coefficient
+    return next((totals[bare] for bare in sorted(totals) if totals[bare]), Fraction(0))
 
 
 def _of_constant(function: str, value: Fraction) -> Fraction | None:

@@ -15,7 +15,8 @@ from taso.prove.facts import Fact, ge
 from taso.prove.index import Elements
 from taso.prove.match import OutOfSteps
 from taso.prove.refute import rank_choices, refute_instances, typed_sources
-from taso.prove.terms import Unsupported, normalised
+from taso.prove.simple import normalised
+from taso.prove.terms import Unsupported
 from taso.prove.verdict import Counterexample, Verdict
 from taso.spec import syntax as s
 from taso.spec.spec import Spec
@@ -189,6 +190,10 @@ def _prove(instance: Instance, spec: Spec) -> _Outcome:
     sizes = instance.sizes
     world = sizes.world()
     reason = _differ(instance, spec, Elements(world, spec, sizes))
+    if reason and world.partial:
+        # the rule only has to hold where its left side is defined: there, x / x is 1 on the left
+        world.partial.clear()
+        reason = reason if _differ(instance, spec, Elements(world, spec, sizes), defined=True) else ""
     exact = not reason and (
         not world.arithmetic or not _differ(instance, spec, Elements(world, spec, sizes, free=True))
     )
@@ -196,8 +201,11 @@ def _prove(instance: Instance, spec: Spec) -> _Outcome:
     return _Outcome(instance.choices, instance.ranks, not reason, conditions, exact, reason)
 
 
-def _differ(instance: Instance, spec: Spec, elements: Elements) -> str:
-    """Why the sides are not shown to be equal; empty if they are."""
+def _differ(instance: Instance, spec: Spec, elements: Elements, *, defined: bool = False) -> str:
+    """Why the sides are not shown to be equal; empty if they are.
+
+    With `defined` it is used that the left side is defined: what it divides by is not 0.
+    """
     world = elements.world
     hypotheses = instance.sizes.known()
     equality = Equality(world)
@@ -208,10 +216,13 @@ def _differ(instance: Instance, spec: Spec, elements: Elements) -> str:
             for i, extent in zip(index, left.shape):
                 ranges += [ge(i), ge(extent - 1 - i)]
             context = world.context([*hypotheses, *ranges])
+            world.defined = defined
             a = normalised(elements.element(left, index, context), context)
-            defined = set(world.partial)
-            b = normalised(elements.element(right, index, context), context)
-            if not world.partial <= defined:
+            world.defined, known = False, set(world.partial)
+            b = normalised(
+                Elements(world, spec, elements.theory, elements.free).element(right, index, context), context
+            )
+            if not world.partial <= known:
                 return "the right side divides (or takes a root or logarithm) where the left side does not"
             if not equality.sums(a, b, context):
                 return f"what does not cancel: {equality.leftover[:300]}"
@@ -219,4 +230,6 @@ def _differ(instance: Instance, spec: Spec, elements: Elements) -> str:
         return str(error)
     except (OutOfSteps, RecursionError):
         return "too many ways to match the sides"
+    finally:
+        world.defined = False
     return ""

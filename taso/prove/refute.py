@@ -197,7 +197,7 @@ def compare_sides(
             if left.shape != right.shape:
                 reason = f"its shape is {list(right.shape)}, the left side's {list(left.shape)}"
                 return Counterexample(dict(tensors), dict(attrs), output, None, "", reason)
-            wrong = _wrong(left, right, instance_divides)
+            wrong = wrong_place(left, right, instance_divides)
             if wrong is not None:
                 return Counterexample(
                     dict(tensors), dict(attrs), output, wrong, float(left[wrong]), float(right[wrong])
@@ -233,7 +233,7 @@ def _divides_elements(expr: s.Expr) -> bool:
     return False
 
 
-def _wrong(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any], divided: bool) -> tuple[int, ...] | None:
+def wrong_place(left: np.ndarray[Any, Any], right: np.ndarray[Any, Any], divided: bool) -> tuple[int, ...] | None:
     """The first place where the values differ by more than rounding.
 
     Places where the left side is not defined pass: not a number, or infinite where it divides (without a division an

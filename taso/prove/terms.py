@@ -13,8 +13,8 @@ from fractions import Fraction
 from functools import cached_property
 
 from taso.algebra.poly import Quantity, names, substitute, var
-from taso.prove.decide import Context, World
-from taso.prove.facts import Fact, eq, negations, solved, substituted, tightened, trivial
+from taso.prove.decide import World
+from taso.prove.facts import Fact, substituted
 
 Renaming = Mapping[str, Quantity]
 
@@ -221,103 +221,3 @@ def size_sum(value: Quantity, reals: frozenset[str] = frozenset()) -> Sum:
         atoms = tuple(Read(a, ()) if a in reals else Size(var(a)) for a in monomial)
         out.append(Term(Fraction(coefficient), atoms=atoms))
     return tuple(out)
-
-
-def simplified(term: Term, context: Context) -> Sum:
-    """The term without trivial guards, bound variables that an equation fixes, and guards that the context implies.
-
-    The empty sum if the guards cannot hold; more than one term if a bound variable only counts.
-    """
-    guards, bound, atoms = list(dict.fromkeys(term.guards)), list(term.bound), list(term.atoms)
-    lows = context.lows
-    changed = True
-    while changed:
-        changed = False
-        kept: dict[Fact, None] = {}
-        for guard in guards:
-            guard = tightened(guard, lows)
-            truth = trivial(guard, lows)
-            if truth is False:
-                return ()
-            if truth is None:
-                kept[guard] = None
-        for guard in list(kept):
-            opposite = Fact(False, -guard.value)
-            if not guard.equality and guard in kept and opposite in kept:
-                del kept[guard], kept[opposite]
-                kept[eq(guard.value)] = None
-        guards = list(kept)
-        for guard in guards:
-            solution = solved(guard.value, set(bound)) if guard.equality else None
-            if solution is not None:
-                name, value = solution
-                values = {name: value}
-                bound.remove(name)
-                guards = [substituted(g, values) for g in guards if g is not guard]
-                atoms = [a.substitute(values) for a in atoms]
-                changed = True
-                break
-    inner = set(bound)
-    guards = [g for g in guards if names(g.value) & inner or not context.implies(g)]
-    if guards and context.contradicts(guards):
-        return ()
-    return _counted(Term(term.coefficient, tuple(bound), tuple(guards), tuple(atoms)), context)
-
-
-def _counted(term: Term, context: Context) -> Sum:
-    """A bound variable that nothing but its two bounds mentions counts them."""
-    for name in term.bound:
-        if any(name in a.names for a in term.atoms):
-            continue
-        about = [g for g in term.guards if name in names(g.value)]
-        ends = _interval(name, about)
-        if ends is None:
-            continue
-        low, high = ends
-        count = high - low + 1
-        rest = tuple(g for g in term.guards if g not in about)
-        if names(count) & set(term.bound) or not context.with_(rest).implies(Fact(False, count)):
-            continue
-        left = Term(term.coefficient, tuple(b for b in term.bound if b != name), rest, term.atoms)
-        out: list[Term] = []
-        for part in size_sum(count):
-            out += _counted(
-                Term(left.coefficient * part.coefficient, left.bound, rest, left.atoms + part.atoms), context
-            )
-        return tuple(out)
-    return (term,)
-
-
-def _interval(name: str, about: list[Fact]) -> tuple[Quantity, Quantity] | None:
-    """The two bounds if the facts are exactly `low <= name` and `name <= high`."""
-    if len(about) != 2 or any(fact.equality for fact in about):
-        return None
-    low: Quantity | None = None
-    high: Quantity | None = None
-    for fact in about:
-        solution = solved(fact.value, {name})
-        if solution is None:
-            return None
-        if fact.value.terms[(name,)] == 1:  # type: ignore[union-attr]
-            low = solution[1]
-        else:
-            high = solution[1]
-    return None if low is None or high is None else (low, high)
-
-
-def normalised(terms: Iterable[Term], context: Context) -> Sum:
-    return tuple(simple for term in terms for simple in simplified(term, context))
-
-
-def outer_guard(terms: Sum) -> Fact | None:
-    """A guard that mentions no bound variable of its term."""
-    for term in terms:
-        for guard in term.guards:
-            if not names(guard.value) & set(term.bound):
-                return guard
-    return None
-
-
-def branches(fact: Fact, context: Context) -> list[tuple[Fact, Context]]:
-    """The fact and its negations, each with the context in which it holds; impossible ones are left out."""
-    return [(f, context.with_([f])) for f in (fact, *negations(fact)) if not context.contradicts([f])]

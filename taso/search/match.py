@@ -14,6 +14,7 @@ from typing import Any
 
 from taso.errors import ShapeError, SpecError
 from taso.graph.graph import Node, Value
+from taso.search.fixed import stays
 from taso.search.uniform import same_number, uniform
 from taso.spec import syntax as s
 from taso.spec.elaborate import show_head
@@ -94,7 +95,8 @@ def match_term(pattern: s.Term, value: Value, spec: Spec, bindings: Bindings = N
     Operators of two tensors whose meaning is symmetric match in both orders. A macro matches what it expands to. A
     number matches a constant that holds it everywhere. Inside a macro an operator that changes nothing for the
     attributes it has there (a reshape to the same shape) also matches where it is absent, except at the root. A rule's
-    operators must all be there: without one of them it is a smaller rule, which is a rule of its own.
+    operators must all be there: without one of them it is a smaller rule, which is a rule of its own; but a constant
+    that an operator leaves as it is (relu of what is not negative) is taken for that operator of itself.
     """
     for found in match(pattern, value, spec, bindings, root=True):
         settled = found.settled()
@@ -151,6 +153,8 @@ def _match_operator(
             yield from match_all(pattern.args, node.args, spec, found)
             if commutative(op) and node.args[0] != node.args[1] and pattern.args[0] != pattern.args[1]:
                 yield from match_all(pattern.args, node.args[::-1], spec, found)
+    elif b.eager and not root and stays(op, value, spec):  # inside a rule
+        yield from match_all(pattern.args, (value,), spec, b)
     if op.identity is not None and not b.eager and not root:  # inside a macro
         for absent in match(pattern.args[0], value, spec, b):
             needs = frozenset(name for _, expr in pattern.attrs for name in _names(expr))

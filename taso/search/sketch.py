@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from taso.graph.graph import Node, Value
+from taso.search.fixed import stays
 from taso.search.match import NOTHING, attribute_fits
 from taso.search.uniform import uniform
 from taso.spec import syntax as s
@@ -120,7 +121,9 @@ class Sketches:
         node = value.node
         if node.op == sketch.op and value.index == 0 and self._node(sketch, node):
             return True
-        return sketch.absent is not None and self.fits(sketch.absent, value)
+        if sketch.absent is not None and self.fits(sketch.absent, value):
+            return True
+        return stays(self.spec.operators[sketch.op], value, self.spec) and self.fits(sketch.parts[0], value)
 
     def _node(self, sketch: Sketch, node: Node) -> bool:
         return any(self._args(sketch, args) for args in self._orders(sketch, node)) and self._attrs(sketch, node)
