@@ -8,7 +8,9 @@ from collections.abc import Iterable, Sequence
 from taso.generate.instance import Instance
 from taso.generate.symbols import ONE, TWO, ZERO, Symbols, extents, known_lists, uniform
 from taso.spec import syntax as s
+from taso.spec.elaborate import Typed
 
+_MEANINGS = 16  # combinations of what attributes could be
 KERNEL_SIZES = (1, 3)  # extents up to which a tensor is taken for a kernel
 
 
@@ -16,7 +18,7 @@ def hypotheses(instance: Instance, symbols: Symbols) -> list[list[s.Expr]]:
     """What is true of the instance, in lists of conditions from general to special.
 
     Kernels of one size; then, for each symbol that could be the dilation, pads that keep an image's size under odd
-    kernels; at last the very numbers.
+    kernels; then equal sizes, and the sizes that whole-number attributes are; at last the very numbers.
     """
     lists = known_lists(instance, symbols)
     names = [(expr, v) for expr, v in lists if isinstance(expr, s.Name)]
@@ -33,10 +35,71 @@ def hypotheses(instance: Instance, symbols: Symbols) -> list[list[s.Expr]]:
             if vp == half and symbols.low(pad) == 0:
                 keeping.append(s.Cmp("==", pad, s.Bin("*", dilation, s.Bin("/", s.Bin("-", kernel, ONE), TWO))))
         found.append([*keeping, *odd, *general])
+    equal = _equal_sizes(instance)
+    meanings = _meanings(instance, symbols)
+    found += [[*meaning, *equal, *general] for meaning in meanings]
+    lists_known: list[s.Expr] = [
+        s.Cmp("==", s.Name(name), uniform(value))
+        for name, value in symbols.values.items()
+        if symbols.kinds[name] != "int"
+    ]
+    lists_known += [s.Cmp("==", expr, uniform(v)) for expr, v in kernels]
+    found += [[*lists_known, *meaning, *odd, *general] for meaning in meanings if meaning]
     special: list[s.Expr] = [s.Cmp("==", s.Name(name), uniform(value)) for name, value in symbols.values.items()]
     special += [s.Cmp("==", expr, uniform(v)) for expr, v in kernels]
     found.append([*special, *odd, *general])
     return [list(dict.fromkeys(pool)) for k, pool in enumerate(found) if k == 0 or pool != found[k - 1]]
+
+
+def _sizes(instance: Instance) -> list[tuple[s.Expr, int]]:
+    """The sizes that the left side lets differ, of its own tensors."""
+    own: set[str] = set()
+
+    def visit(typed: Typed) -> None:
+        if typed.kind == "var":
+            own.add(typed.head)
+        for arg in typed.args:
+            visit(arg)
+
+    for typed in instance.source:
+        visit(typed)
+    return [(size, value) for size, value in instance.sizes if _tensor(size) in own]
+
+
+def _equal_sizes(instance: Instance) -> list[s.Expr]:
+    """Along each axis the sizes that the left side lets differ and that are equal here."""
+    pairs = itertools.combinations(_sizes(instance), 2)
+    return [s.Cmp("==", a, b) for (a, size), (b, other) in pairs if size == other and _axis(a) == _axis(b)]
+
+
+def _tensor(size: s.Expr) -> str:
+    assert isinstance(size, s.Call) and isinstance(size.args[0], s.Name)  # dim(x, k)
+    return size.args[0].id
+
+
+def _axis(size: s.Expr) -> s.Expr:
+    assert isinstance(size, s.Call)
+    return size.args[1]
+
+
+def _meanings(instance: Instance, symbols: Symbols) -> list[list[s.Expr]]:
+    """What the whole-number attributes could be: as small as can be, a size, two sizes added; some combinations."""
+    options: list[list[s.Expr]] = []
+    known_sizes = _sizes(instance)
+    for name, kind in symbols.kinds.items():
+        value = symbols.values[name]
+        if kind != "int":
+            continue
+        sizes: list[s.Expr] = [size for size, v in known_sizes if v == value]
+        for (a, va), (b, vb) in itertools.chain(itertools.combinations(known_sizes, 2), zip(known_sizes, known_sizes)):
+            if va + vb == value and _axis(a) == _axis(b):
+                sizes.append(s.Bin("+", a, b))
+        least = symbols.low(s.Name(name)) in (None, value) and value in (0, 1)
+        known: list[s.Expr] = [uniform(value)] if least else sizes
+        if not known:
+            return [[]]
+        options.append([s.Cmp("==", s.Name(name), size) for size in known])
+    return [list(chosen) for chosen in itertools.islice(itertools.product(*options), _MEANINGS)]
 
 
 def whole_and_positive(expressions: Iterable[s.Expr]) -> list[s.Expr]:

@@ -18,7 +18,7 @@ from taso.generate.instance import Instance, type_instance
 from taso.generate.samples import agrees, sample_left
 from taso.generate.symbols import Symbols, distinct_sizes
 from taso.generate.tidy import tidy
-from taso.generate.writings import MODES, Choice, SchemaWriter, choices
+from taso.generate.writings import MODES, Choice, SchemaWriter, along_axes, choices
 from taso.prove.prover import Verdict, prove_rule, refute_rule
 from taso.spec import syntax as s
 from taso.spec.elaborate import Typed
@@ -64,7 +64,7 @@ def generalise(
     symbols = Symbols()
     for typed in (*instance.source, *instance.target):
         _learn_bounds(typed, symbols, spec)
-    left = SchemaWriter(spec, lambda name, kind, value: s.Name(symbols.symbol(name, kind, value)), "literal").side(
+    left = SchemaWriter(spec, lambda name, kind, value: s.Name(symbols.symbol(name, kind, value)), "literal").left(
         instance.source
     )
     instance.sizes = distinct_sizes(instance, left, symbols, spec)
@@ -92,7 +92,8 @@ def _find_target(
         samples = sample_left(s.Rule("r", left, left, tuple(conditions), instance.own_ranks), spec)
         proofs, fallback = 0, None
         for choice in written if samples else ():
-            right = SchemaWriter(spec, choice.numeric(symbols), "literal").side(instance.target)
+            writer = SchemaWriter(spec, choice.numeric(symbols), "literal", shapes=choice.shapes)
+            right = writer.right(instance.target)
             needed = whole_and_positive(choice.expressions.values())
             if not agrees(right, needed, samples, spec):
                 continue
@@ -166,12 +167,14 @@ def _axes_written(instance: Instance, symbols: Symbols, choice: Choice, rule: s.
     found: dict[s.Rule, None] = {}
     for mode in MODES:
         structure: dict[tuple[str, Any], str] = {}
-        writer = SchemaWriter(spec, choice.numeric(symbols), mode, structure)
-        left = writer.side(instance.source)
+        writer = SchemaWriter(spec, choice.numeric(symbols), mode, structure, choice.shapes)
+        left = writer.left(instance.source)
         on_left = dict(structure)
-        right = writer.side(instance.target)
+        right = writer.right(instance.target)
         if structure == on_left:  # else the right side has an axis that the left does not name
-            found[replace(rule, source=left, target=right, ranks=instance.more_ranks)] = None
+            variant = replace(rule, source=left, target=right, ranks=instance.more_ranks)
+            found[along_axes(variant, instance, mode, structure)] = None
+            found[variant] = None
     return list(found)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from taso.generate.instance import Instance
@@ -25,10 +25,14 @@ Writing = Callable[[str, str, Any], s.Expr]  # the expression for an attribute, 
 
 @dataclass(frozen=True)
 class Choice:
-    """An expression for each number on the right side. `shared`: equal whole numbers mean the same everywhere."""
+    """An expression for each number on the right side.
+
+    shared: equal whole numbers mean the same everywhere. shapes: the shapes of constants are written out.
+    """
 
     expressions: dict[Number, s.Expr]
     shared: bool
+    shapes: bool = False
 
     def numeric(self, symbols: Symbols) -> Writing:
         """How numeric attributes are written: as the symbol for this value of this attribute, else as chosen."""
@@ -49,19 +53,25 @@ class SchemaWriter:
     numeric: how numeric attributes are written.
     mode: one of MODES.
     structure: the symbols for structural attributes, by type and value; filled by the left side, read by the right.
+    shapes: write out the shapes of constants on the right side, which do not always follow from their place.
     """
 
     spec: Spec
     numeric: Writing
     mode: str
     structure: dict[tuple[str, Any], str] = field(default_factory=dict)
+    shapes: bool = False
 
-    def side(self, side: Sequence[Typed]) -> tuple[s.Term, ...]:
-        """The terms of a side."""
-        return tuple(self.term(typed) for typed in side)
+    def left(self, side: Sequence[Typed]) -> tuple[s.Term, ...]:
+        """The terms of the left side. A list whose length nothing tells cannot be a symbol there."""
+        return tuple(self.term(typed, True) for typed in side)
 
-    def term(self, typed: Typed) -> s.Term:
-        """The term of a tree; shapes are left out, they come from the arguments or the place."""
+    def right(self, side: Sequence[Typed]) -> tuple[s.Term, ...]:
+        """The terms of the right side."""
+        return tuple(self.term(typed, False) for typed in side)
+
+    def term(self, typed: Typed, left: bool) -> s.Term:
+        """The term of a tree; shapes are left out where they come from the arguments or should come from the place."""
         if typed.kind == "var":
             return s.Var(typed.head)
         if typed.kind == "literal":
@@ -73,13 +83,15 @@ class SchemaWriter:
             value = given[attr.name]
             if attr.type == "real" and is_default(attr, value):
                 continue
-            if attr.type in NUMERIC:
+            if left and attr.type == "ints" and attr.like is None:
+                attrs.append((attr.name, number(value)))
+            elif attr.type in NUMERIC or (attr.type == "shape" and self.shapes and not left and not typed.args):
                 attrs.append((attr.name, self.numeric(attr.name, attr.type, value)))
             elif attr.type in STRUCTURAL:
                 attrs.append((attr.name, self._structural(attr, typed, value)))
             elif attr.type == "bool":
                 attrs.append((attr.name, s.Name("true" if value else "false")))
-        return s.Apply(typed.head, tuple(self.term(arg) for arg in typed.args), tuple(attrs))
+        return s.Apply(typed.head, tuple(self.term(arg, left) for arg in typed.args), tuple(attrs))
 
     def _structural(self, attr: s.AttrDecl, typed: Typed, value: Any) -> s.Expr:
         if self.mode == "symbol" and value != ():
@@ -95,13 +107,47 @@ class SchemaWriter:
         return number(value)
 
 
+def along_axes(rule: s.Rule, instance: Instance, mode: str, structure: dict[tuple[str, Any], str]) -> s.Rule:
+    """The rule with the axes in `dim(x, k)` written as its operators write them: as a symbol, or from the end."""
+
+    def axis(tensor: s.Expr, k: s.Expr) -> s.Expr:
+        assert isinstance(tensor, s.Name) and isinstance(k, s.Num)
+        if mode == "symbol":
+            name = structure.get(("axis", int(k.value)))
+            return k if name is None else s.Name(name)
+        return number(int(k.value) - len(instance.shapes[tensor.id])) if mode == "from the end" else k
+
+    def expr(e: s.Expr) -> s.Expr:
+        match e:
+            case s.Call("dim", (tensor, k)):
+                return s.Call("dim", (tensor, axis(tensor, k)))
+            case s.Bin(op, left, right) | s.Cmp(op, left, right):
+                return type(e)(op, expr(left), expr(right))
+            case s.ListOf(items):
+                return s.ListOf(tuple(map(expr, items)))
+        return e
+
+    def term(t: s.Term) -> s.Term:
+        if not isinstance(t, s.Apply):
+            return t
+        return s.Apply(t.op, tuple(map(term, t.args)), tuple((name, expr(value)) for name, value in t.attrs))
+
+    target = tuple(map(term, rule.target))
+    return replace(rule, target=target, where=tuple(map(expr, rule.where)))
+
+
 def choices(instance: Instance, symbols: Symbols, spec: Spec) -> Iterator[Choice]:
     """Ways to write the numbers of the right side, the plainest first.
 
-    At first equal whole numbers mean the same wherever they stand, then they may differ by attribute.
+    At first equal whole numbers mean the same wherever they stand, then they may differ by attribute; at last the
+    shapes of constants are written out too.
     """
-    for shared in (True, False):
-        numbers = _target_numbers(instance, symbols, spec, shared)
+    for shared, shapes in ((True, False), (False, False), (True, True)):
+        numbers = _target_numbers(instance, symbols, spec, shared, shapes)
+        if not shared and not any(kind == "int" for _, kind, _ in numbers):
+            continue  # the same once more
+        if shapes and not any(kind == "shape" for _, kind, _ in numbers):
+            return
         ranked = itertools.islice(itertools.product(*(list(enumerate(o)) for o in numbers.values())), _MAX_COMBINATIONS)
 
         def plainness(combination: tuple[tuple[int, s.Expr], ...]) -> tuple[int, int]:
@@ -109,17 +155,20 @@ def choices(instance: Instance, symbols: Symbols, spec: Spec) -> Iterator[Choice
             return len(divisors), sum(k for k, _ in combination)
 
         for combination in sorted(ranked, key=plainness)[:MAX_WRITINGS]:
-            yield Choice({key: expr for key, (_, expr) in zip(numbers, combination)}, shared)
-        if not any(kind == "int" for _, kind, _ in numbers):
-            return
+            yield Choice({key: expr for key, (_, expr) in zip(numbers, combination)}, shared, shapes)
 
 
 def _number(attribute: str, kind: str, value: Any, shared: bool) -> Number:
     return "" if shared and kind == "int" else attribute, kind, value
 
 
-def _target_numbers(instance: Instance, symbols: Symbols, spec: Spec, shared: bool) -> dict[Number, list[s.Expr]]:
-    """The numbers on the right that no symbol of the left stands for, each with the expressions that could be meant."""
+def _target_numbers(
+    instance: Instance, symbols: Symbols, spec: Spec, shared: bool, shapes: bool
+) -> dict[Number, list[s.Expr]]:
+    """The numbers on the right that no symbol of the left stands for, each with the expressions that could be meant.
+
+    With `shapes` the shapes of constants are among them.
+    """
     found: dict[Number, list[s.Expr]] = {}
 
     def visit(typed: Typed) -> None:
@@ -129,6 +178,13 @@ def _target_numbers(instance: Instance, symbols: Symbols, spec: Spec, shared: bo
             return
         for attr in spec.declared(typed.head).attrs:
             value: Any = typed.attr[attr.name]
+            if attr.type == "shape" and shapes and not typed.args:
+                entries = [list(enumerate(int_expressions(size, instance, symbols))) for size in value]
+                ranked = sorted(
+                    itertools.islice(itertools.product(*entries), _MAX_COMBINATIONS), key=lambda c: sum(k for k, _ in c)
+                )
+                written = [s.ListOf(tuple(size for _, size in sizes)) for sizes in ranked[:_MAX_OPTIONS]]
+                found[attr.name, attr.type, value] = list(written)
             if attr.type not in NUMERIC or (attr.name, value) in symbols.by_value:
                 continue
             default = is_default(attr, value)

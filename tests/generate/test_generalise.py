@@ -26,6 +26,8 @@ SHAPES: dict[str, Shape] = {
     "v1": (4,),
     "a1": (2, 4),
     "a2": (2, 4),
+    "a3": (2, 4),
+    "a4": (2, 4),
     "w1": (4, 4),
     "w2": (4, 4),
 }
@@ -56,10 +58,39 @@ CASES = [
     pytest.param(
         "{matmul(a1, w1), matmul(a1, w2)} ==> {slice(matmul(a1, concat(w1, w2; axis = 1)); axis = 1, start = 0,"
         " stop = 4), slice(matmul(a1, concat(w1, w2; axis = 1)); axis = 1, start = 4, stop = 8)}",
-        "{matmul(a, b), matmul(a, c)} ==> {slice(matmul(a, concat(b, c; axis = 1)); axis = 1, start = 0,"
-        " stop = dim(b, 1)), slice(matmul(a, concat(b, c; axis = 1)); axis = 1, start = dim(b, 1),"
-        " stop = dim(b, 1) + dim(c, 1))} ranks (a, b, c) in [(2, 2, 2)]",
-        id="two products that share an input are slices of one",
+        "{matmul(a, b), matmul(a, c)} ==> {slice(matmul(a, concat(b, c; axis = -1)); axis = -1, start = 0,"
+        " stop = dim(b, -1)), slice(matmul(a, concat(b, c; axis = -1)); axis = -1, start = dim(b, -1),"
+        " stop = dim(b, -1) + dim(c, -1))} ranks (a, b, c) in [(2, 2, 2), (3, 3, 3), (4, 4, 4)]",
+        id="two products that share an input are slices of one, sizes along axes from the end",
+    ),
+    pytest.param(
+        "slice(concat(w1, w2; axis = 0); axis = 0, start = 4, stop = 8) ==> w2",
+        "slice(concat(a, b; axis = axis); axis = axis, start = start, stop = stop) ==> b"
+        " where start == dim(a, axis), stop == dim(a, axis) + dim(b, axis)"
+        " ranks (a, b) in [(1, 1), (2, 2), (3, 3), (4, 4)]",
+        id="a slice of two joined tensors is one of them where its bounds are sizes",
+    ),
+    pytest.param(
+        "concat(concat(a1, a2; axis = 1), concat(a3, a4; axis = 1); axis = 0)"
+        " ==> concat(concat(a1, a3; axis = 0), concat(a2, a4; axis = 0); axis = 1)",
+        "concat(concat(a, b; axis = 1), concat(c, d; axis = 1); axis = 0)"
+        " ==> concat(concat(a, c; axis = 0), concat(b, d; axis = 0); axis = 1)"
+        " where dim(b, 1) == dim(d, 1) ranks (a, b, c, d) in [(2, 2, 2, 2), (3, 3, 3, 3), (4, 4, 4, 4)]",
+        id="joins along two axes change places where the sizes agree",
+    ),
+    pytest.param(
+        f"conv(x1, identity_kernel(; channels = 4, per_group = 4, kernel = [3, 3]); {SAME}) ==> x1",
+        "conv(x, identity_kernel(; channels = channels, per_group = per_group, kernel = [3, 3]); before = 1, after = 1,"
+        " group = group) ==> x where channels == dim(x, 1) ranks (x) in [(4)]",
+        id="a list of which nothing tells the length stays a list of numbers",
+    ),
+    pytest.param(
+        "avg_pool_padded(x1; kernel = [3, 3], before = [1, 1], after = [1, 1])"
+        f" ==> conv(x1, mul(ones(; shape = [4, 1, 3, 3]), `1 / 9`); {SAME}, group = 4)",
+        "avg_pool_padded(x; kernel = 3, stride = stride, before = before, after = after)"
+        " ==> conv(x, mul(ones(; shape = [dim(x, 1), 1, 3, 3]), `1 / 9`); stride = stride, before = before,"
+        " after = after, group = dim(x, 1)) ranks (x) in [(4)]",
+        id="the shape of a constant is written out where its place does not tell it",
     ),
     pytest.param(
         "add(matmul(a1, w1), matmul(a2, w2)) ==> matmul(concat(a1, a2; axis = 1), concat(w1, w2; axis = 0))",
@@ -105,7 +136,8 @@ def test_a_smaller_kernel_is_enlarged_by_the_difference_of_the_pads() -> None:
     "coincidence",
     [
         "add(a1, a2) ==> add(a1, a1)",  # not even true of the instance
-        "slice(concat(w1, w2; axis = 0); axis = 0, start = 0, stop = 4) ==> w1",  # a piece of any length is no tensor
+        "slice(concat(w1, w2; axis = 0); axis = 0, start = 0, stop = 4) ==> w2",
+        "mul(matmul(w1, w2), w1) ==> mul(matmul(w2, w1), w1)",
     ],
 )
 def test_what_is_true_by_chance_is_refuted(coincidence: str) -> None:
